@@ -14,7 +14,7 @@ const FILE_MODE: u32 = 0o600;
 const STICKY_BIT: u32 = 0o1000;
 
 /// The names that this program puts into a data directory.
-const OWN_FILES: [&str; 10] = [
+const OWN_FILES: [&str; 13] = [
     "lock",
     "sled",
     "journal",
@@ -25,6 +25,9 @@ const OWN_FILES: [&str; 10] = [
     "suspect",
     "suspect.new",
     "probe",
+    "sweep.new",
+    "swept",
+    "dropped",
 ];
 const KEY_FILE: &str = "tenant.key";
 

@@ -6,6 +6,8 @@
 //! a batch as soon as it was committed. Within a batch, blobs are written before links. So whatever
 //! part a crash leaves is sound: a link whose blob is missing is not shown.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use crate::model::Digest;
@@ -206,6 +208,31 @@ impl Store {
             Self::Sled(store) => store.each(each),
             Self::Redis(store) => store.each(each),
             Self::Standby(store) => store.each(each),
+        }
+    }
+
+    /// Removes what is too old now, and gives back the room that it took. Returns how many blobs were
+    /// removed. Waits until that is done, which takes as long as copying the rest, so it is never
+    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory, nor in
+    /// Redis, which removes by itself what is too old.
+    ///
+    /// # Errors
+    /// Why nothing was removed. The store then goes on as it was.
+    pub fn sweep(&self) -> Result<u64, StoreError> {
+        self.erase(HashSet::new())
+    }
+
+    /// Does the same, and also removes what has one of these ids, whatever its age: blobs, with the
+    /// links that lead to them, and rows by [`Listed::session`]. A batch that comes meanwhile may
+    /// bring some of it back.
+    ///
+    /// # Errors
+    /// As [`Self::sweep`].
+    pub fn erase(&self, ids: HashSet<Digest>) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(_) | Self::Redis(_) => Ok(0),
+            Self::Sled(store) => store.sweep(ids),
+            Self::Standby(store) => store.sweep(ids),
         }
     }
 

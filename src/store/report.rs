@@ -93,6 +93,8 @@ pub struct Health {
     pub rebuilt: u64,
     /// How often files were removed or replaced while they were in use.
     pub wiped: u64,
+    /// How many blobs were removed because they were too old, or erased.
+    pub swept: u64,
     /// Nothing outlives the process although it should, because the disk refuses.
     pub memory_only: bool,
     /// How often a server of the store refused or did not answer.

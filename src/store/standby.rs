@@ -4,6 +4,7 @@
 //! oldest is dropped. Owns the switch from memory to disk. Never gives up, and never hides what is
 //! lost or what a restart would lose.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -135,6 +136,14 @@ impl Standby {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.commit_spare(batch),
             Disk::Refuses(_) | Disk::Closed => self.0.memory.commit(batch),
+        }
+    }
+
+    pub(super) fn sweep(&self, erased: HashSet<Digest>) -> Result<u64, StoreError> {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.sweep(erased),
+            Disk::Refuses(error) => Err(error.clone()),
+            Disk::Closed => Err(StoreError::Closed),
         }
     }
 

@@ -471,6 +471,7 @@ pub(super) struct InternalMetrics {
     pub store_mismatched: IntCounter,
     pub store_rebuilt: IntCounter,
     pub store_wiped: IntCounter,
+    pub store_swept: IntCounter,
     pub store_durable: IntGauge,
     pub store_refused: IntCounter,
     pub store_trips: Each<StoreTrip, IntCounter>,
@@ -527,6 +528,10 @@ impl InternalMetrics {
             store_wiped: r.counter(
                 "store_wiped_total",
                 "How often files of the store were removed or replaced while in use",
+            )?,
+            store_swept: r.counter(
+                "store_swept_total",
+                "Blobs removed from the store because they were too old or took too much room",
             )?,
             store_durable: r.gauge(
                 "store_durable",

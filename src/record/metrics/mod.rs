@@ -305,6 +305,7 @@ impl Metrics {
             (&internal.store_mismatched, health.mismatched),
             (&internal.store_rebuilt, health.rebuilt),
             (&internal.store_wiped, health.wiped),
+            (&internal.store_swept, health.swept),
             (&internal.store_refused, health.refused),
             (internal.store_trips.at(StoreTrip::Read), health.read_trips),
             (

@@ -84,6 +84,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_mismatched_total", "counter", &[]),
     ("store_rebuilt_total", "counter", &[]),
     ("store_wiped_total", "counter", &[]),
+    ("store_swept_total", "counter", &[]),
     ("store_durable", "gauge", &[]),
     ("store_refused_total", "counter", &[]),
     ("store_round_trips_total", "counter", &["op"]),

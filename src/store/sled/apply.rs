@@ -3,13 +3,15 @@
 //! acknowledges anything.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::super::error::StoreError;
 use super::age::Age;
 use super::committer::Committer;
-use super::trees::Trees;
+use super::trees::{Counts, Trees};
 use super::writes::Writes;
+use crate::model::Digest;
 
 /// One outcome for each batch of a group. An error of the disk concerns the whole group.
 type Outcomes = Result<Vec<Result<(), StoreError>>, StoreError>;
@@ -105,12 +107,7 @@ impl Committer {
 
     /// Adds to what waits for the archive that a blob is named again, unless the engine has noted
     /// that already.
-    fn add_name(
-        &mut self,
-        trees: &Trees,
-        id: &crate::model::Digest,
-        age: Age,
-    ) -> Result<(), StoreError> {
+    fn add_name(&mut self, trees: &Trees, id: &Digest, age: Age) -> Result<(), StoreError> {
         let known = trees.age_apart(self.shared.place.engine(), id)?;
         if known.with(age) != known {
             self.pending.named.push((*id, age));
@@ -127,15 +124,25 @@ impl Committer {
         Ok(Writes { blobs, ..writes })
     }
 
-    /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads
-    /// to. Returns what was new.
+    /// Writes to the engine. Returns what was new.
     pub(super) fn put(&mut self, trees: &Trees, stored: &Writes) -> Result<Writes, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let path = shared.place.engine();
+        trees.put(self.shared.place.engine(), stored, &mut self.counts)
+    }
+}
+
+impl Trees {
+    /// Writes blobs before links, so that a crash in between leaves only blobs that nothing leads
+    /// to. Returns what was new, and counts it.
+    pub(super) fn put(
+        &self,
+        path: &Path,
+        stored: &Writes,
+        counts: &mut Counts,
+    ) -> Result<Writes, StoreError> {
         let mut new = Writes::default();
         for (id, age, bytes) in &stored.blobs {
-            let put = trees.put_blob(path, id, *age, bytes)?;
-            self.counts.blobs += u64::from(put.new);
+            let put = self.put_blob(path, id, *age, bytes)?;
+            counts.blobs += u64::from(put.new);
             // A blob that was damaged is written again without being new, so the archive gets it
             // too.
             if put.wrote {
@@ -145,20 +152,20 @@ impl Committer {
             }
         }
         for (id, age) in &stored.named {
-            if trees.name_blob(path, id, *age)? {
+            if self.name_blob(path, id, *age)? {
                 new.named.push((*id, *age));
             }
         }
         for (link, day) in &stored.links {
-            let put = trees.put_link(path, link, *day)?;
-            self.counts.links += u64::from(put.new);
+            let put = self.put_link(path, link, *day)?;
+            counts.links += u64::from(put.new);
             if put.wrote {
                 new.links.push((*link, *day));
             }
         }
         for listed in &stored.rows {
-            let put = trees.put_row(path, listed)?;
-            self.counts.rows += u64::from(put.new);
+            let put = self.put_row(path, listed)?;
+            counts.rows += u64::from(put.new);
             if put.wrote {
                 new.rows.push(listed.clone());
             }

@@ -40,6 +40,13 @@ impl Archive {
         Ok(Some(Self { file, end, last: 0 }))
     }
 
+    /// Makes an empty archive, where there is none that counts.
+    pub(super) fn begin(dir: &Path) -> io::Result<Self> {
+        let file = files::create(&dir.join(FILE_NAME))?;
+        let (end, last) = (0, 0);
+        Ok(Self { file, end, last })
+    }
+
     /// Makes an archive of everything in an engine. It replaces the one that exists.
     pub(super) fn make(
         dir: &Path,
@@ -88,7 +95,8 @@ impl Archive {
         written
     }
 
-    fn write(&mut self, stamp: &Stamp, writes: &Writes) -> io::Result<()> {
+    /// Appends without waiting until it is durable.
+    pub(super) fn write(&mut self, stamp: &Stamp, writes: &Writes) -> io::Result<()> {
         let writes = std::slice::from_ref(writes);
         let entry = seal(self.end, usize::MAX, stamp, writes);
         let entry = entry.ok_or_else(|| io::Error::other("more at once than an entry holds"))?;
@@ -96,6 +104,11 @@ impl Archive {
         (&self.file).write_all(&entry)?;
         self.end += entry.len() as u64;
         Ok(())
+    }
+
+    /// Waits until everything that was appended is durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
     }
 
     /// The entries from a place on.

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use super::super::ticket::Acknowledge;
 use super::archive::Archive;
 use super::entry::Stamp;
 use super::journal::Journal;
+use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
@@ -61,6 +63,7 @@ pub(super) struct Committer {
     pub(super) anew: bool,
     /// When the files were last checked.
     pub(super) looked: Instant,
+    pub(super) sweeps: Sweeps,
     /// The lock of the directory. It is released with the thread.
     pub(super) lock: File,
 }
@@ -92,7 +95,7 @@ impl Committer {
         loop {
             let behind = self.behind && self.failed.is_none() && !self.shared.is_degraded();
             // A pause this short is only worth waking up for if the engine has to catch up.
-            let pause = if behind {
+            let pause = if behind || self.sweeps.is_running() {
                 FLUSH_AFTER
             } else {
                 self.shared.settings.look
@@ -100,11 +103,15 @@ impl Committer {
             match jobs.recv_timeout(pause) {
                 Ok(job) => {
                     self.look();
+                    self.tend_sweeps();
                     return Some(job);
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if behind => self.catch_up(),
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.look();
+                    self.tend_sweeps();
+                }
             }
         }
     }
@@ -182,7 +189,14 @@ impl Committer {
         // The journal only holds what the archive does not, so it can begin anew.
         self.pending = Writes::default();
         self.journal.rewind();
+        self.publish_archived();
         Ok(())
+    }
+
+    /// Tells a sweep how far it may read.
+    pub(super) fn publish_archived(&self) {
+        let archived = self.position().archived;
+        self.shared.archived.store(archived, Ordering::Release);
     }
 
     /// Notes in the engine that it holds everything in the archive. Flushes it if it is far behind.
@@ -232,7 +246,7 @@ impl Committer {
         Ok(())
     }
 
-    fn broke(&mut self, error: &StoreError) {
+    pub(super) fn broke(&mut self, error: &StoreError) {
         match error {
             StoreError::Corrupt { .. } => self.shared.degrade(),
             StoreError::Io { .. } if self.failed.is_none() => self.fail(error),
@@ -242,6 +256,7 @@ impl Committer {
 
     /// The disk failed under the engine. Opens the engine again at once, so that reads go on.
     fn fail(&mut self, error: &StoreError) {
+        self.stop_sweep();
         self.failed = Some((Instant::now(), error.clone()));
         if let Err(StoreError::Corrupt { .. }) = self.reopen() {
             self.shared.degrade();
@@ -335,6 +350,7 @@ impl Committer {
     }
 
     fn rest(&mut self) -> Result<(), StoreError> {
+        self.stop_sweep();
         let shared = Arc::clone(&self.shared);
         if !shared.is_degraded() && self.failed.is_none() && self.behind {
             // If this fails, the journal holds the writes, and the next start checks everything.

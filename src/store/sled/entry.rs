@@ -155,6 +155,11 @@ impl<'a> EntryReader<'a> {
         Ok(Self { file, at, end })
     }
 
+    /// Reads no further than to a place.
+    pub(super) fn between(file: &'a File, at: u64, end: u64) -> Self {
+        Self { file, at, end }
+    }
+
     /// The next entry or trace. `None` at the end of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<Scanned>> {
         while self.at + STAMP_BYTES as u64 <= self.end {

@@ -19,7 +19,7 @@ use super::writes::Writes;
 pub(super) const FILE_NAME: &str = "journal";
 /// As much as the archive is ever behind, which is some forty turns. A group that does not fit goes
 /// to the archive at once.
-const SIZE_BYTES: usize = 64 << 10;
+pub(super) const SIZE_BYTES: usize = 64 << 10;
 
 /// The open journal.
 pub(super) struct Journal {

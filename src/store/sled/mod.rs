@@ -2,15 +2,19 @@
 //! guarded: its flush is followed by an fdatasync of the store's own, its panics are caught, values
 //! are cut into chunks, a corrupt directory is moved aside, and one thread does all the writing. A
 //! journal holds what was written last, because it is durable sooner. An archive holds everything,
-//! because the engine silently loses what stands behind a damaged place. Never removes anything
+//! because the engine silently loses what stands behind a damaged place. What is too old, if the
+//! settings say so, is left out of a copy that takes the store's place. Never removes anything else
 //! that was committed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
+
+use crate::model::Digest;
 
 use super::batch::Batch;
 use super::codec::Encoder;
@@ -28,15 +32,19 @@ mod committer;
 mod entry;
 mod journal;
 mod journal_v1;
+mod kept;
 mod log_check;
 mod open;
 mod read;
 mod recover;
+mod replace;
 mod replaced_files;
 mod rows;
 mod salvage;
 mod scan;
 mod shared;
+mod swap;
+mod sweep;
 mod trees;
 mod writes;
 
@@ -47,6 +55,7 @@ use archive::Archive;
 use committer::{Committer, Job};
 use journal::Journal;
 use open::DataDirectory;
+use replace::{SweepAsk, Sweeps};
 use shared::{Engine, Shared};
 use writes::Writes;
 
@@ -80,6 +89,9 @@ impl SledStore {
             lost: AtomicU64::new(0),
             rebuilt: AtomicU64::new(u64::from(report.quarantined.is_some())),
             wiped: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
+            archived: AtomicU64::new(0),
+            asked: Mutex::default(),
             notes: Mutex::default(),
         });
         let (jobs, queue) = sync_channel(settings.queue.max(1));
@@ -100,6 +112,7 @@ impl SledStore {
             failed: None,
             anew: false,
             looked: Instant::now(),
+            sweeps: Sweeps::default(),
             lock,
         };
         match committer.recover(&trees, report.clean) {
@@ -183,6 +196,21 @@ impl SledStore {
         }
     }
 
+    /// Removes what is too old, and what has one of these ids: blobs, with the links that lead to
+    /// them, and rows of sessions. Waits until that is done, and returns how many blobs went.
+    pub(super) fn sweep(&self, erased: HashSet<Digest>) -> Result<u64, StoreError> {
+        let (reply, outcome) = channel();
+        {
+            // The committer answers all that asked before the store was closed.
+            let jobs = self.jobs.lock();
+            if jobs.is_none() {
+                return Err(StoreError::Closed);
+            }
+            self.shared.asked.lock().push(SweepAsk { erased, reply });
+        }
+        outcome.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let closed = self.closed.lock();
         if self.jobs.lock().take().is_none() {
@@ -204,6 +232,7 @@ impl SledStore {
             lost: shared.lost.load(Ordering::Relaxed),
             rebuilt: shared.rebuilt.load(Ordering::Relaxed),
             wiped: shared.wiped.load(Ordering::Relaxed),
+            swept: shared.swept.load(Ordering::Relaxed),
             ..Health::default()
         }
     }

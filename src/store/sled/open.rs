@@ -4,7 +4,7 @@
 //!
 //! The directory holds `lock` (locked while the store is open), `sled/` (the engine's files),
 //! `archive` (a second copy of everything), `journal` (what is not archived yet, needed only if
-//! `clean` is missing), `clean` (only between a clean stop and the next start: the length of the
+//! `clean` is missing), what [`super::swap`] names during a sweep, `clean` (only between a clean stop and the next start: the length of the
 //! log and the counts), `suspect` (after the engine met damage), and `quarantine-N/` (engines that
 //! could not be opened). Only the owner may read any of it.
 
@@ -135,6 +135,11 @@ impl DataDirectory {
         {
             files::write_whole(&self.dir, name, bytes).map_err(self.error("writing"))?;
         }
+        if self.adopt()? {
+            // What it says is of the engine that was replaced.
+            files::remove(&self.dir, CLEAN_FILE).map_err(self.error("cleaning"))?;
+        }
+        self.clear_sweep();
         let mark = fs::read_to_string(self.dir.join(CLEAN_FILE));
         let mark = mark.ok().and_then(|text| CleanStop::parse(&text));
         let last = self.last_stop(mark);
@@ -210,7 +215,7 @@ impl DataDirectory {
 
     /// Makes the directory and the log for the owner alone. The engine would make them as the umask
     /// allows.
-    fn prepare(&self) -> io::Result<()> {
+    pub(super) fn prepare(&self) -> io::Result<()> {
         files::create_dir(&self.engine)?;
         files::create_dir(&self.engine.join("blobs"))?;
         files::open(&self.engine.join("db")).map(drop)

@@ -79,6 +79,7 @@ impl Committer {
 
     /// Opens what is in the directory now, or a new store, in place of what was removed.
     pub(super) fn begin_anew(&mut self) -> Result<(), StoreError> {
+        self.stop_sweep();
         let shared = Arc::clone(&self.shared);
         let place = &shared.place;
         let before = self.counts;

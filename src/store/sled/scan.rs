@@ -24,6 +24,16 @@ pub(super) struct Cursor {
     last: Option<Vec<u8>>,
 }
 
+impl Cursor {
+    /// Begins behind all blobs.
+    pub(super) fn links() -> Self {
+        Self {
+            section: Section::Links,
+            last: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Section {
     #[default]

@@ -12,6 +12,7 @@ use super::super::overlay::Overlay;
 use super::super::settings::StoreSettings;
 use super::super::ticket::Ticket;
 use super::open::DataDirectory;
+use super::replace::SweepAsk;
 use super::trees::Trees;
 use crate::model::Digest;
 
@@ -27,6 +28,12 @@ pub(super) struct Shared {
     pub(super) lost: AtomicU64,
     pub(super) rebuilt: AtomicU64,
     pub(super) wiped: AtomicU64,
+    /// How many blobs were removed because they were too old.
+    pub(super) swept: AtomicU64,
+    /// How far the archive is durable.
+    pub(super) archived: AtomicU64,
+    /// Sweeps that somebody asked for.
+    pub(super) asked: Mutex<Vec<SweepAsk>>,
     pub(super) notes: Mutex<Vec<String>>,
 }
 

@@ -13,6 +13,7 @@ use super::super::*;
 use crate::model::blob_id;
 
 mod damage;
+mod retention;
 
 const TASK: &str = "PLIMSOLL_TEST_STORE_TASK";
 const DIR: &str = "PLIMSOLL_TEST_STORE_DIR";
@@ -158,6 +159,7 @@ fn child() {
         "probe" => child_probes(&dir, from),
         "hold" => child_holds(&dir),
         "fill" => child_fills(&dir),
+        "sweep" => retention::child_sweeps(&dir, from),
         "flips" => damage::child_flips(&dir, from),
         "stand-by" => damage::child_stands_by(&dir),
         other => panic!("no task {other}"),

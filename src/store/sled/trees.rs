@@ -28,7 +28,7 @@ use super::super::batch::{Link, MEMBERS};
 use super::super::codec::{self, CodecError};
 use super::super::error::StoreError;
 use super::super::settings::StoreSettings;
-use super::age::{AGE_BYTES, Age};
+use super::age::Age;
 use super::chunks::{AGE_NUMBER, chunk_key, chunks};
 
 /// The size of a segment. It is fixed when a store is made, and the engine refuses any other.
@@ -208,6 +208,27 @@ impl Trees {
         guarded(path, || {
             self.meta.insert("since", &today.to_be_bytes())?;
             self.meta.insert("format", &[FORMAT]).map(|_| ())
+        })
+    }
+
+    /// The day from which the age of what has no day is counted.
+    pub(super) fn since(&self, path: &Path) -> Result<u16, StoreError> {
+        let value = guarded(path, || self.meta.get("since"))?;
+        let day = value.and_then(|value| value[..].try_into().ok());
+        Ok(day.map_or(0, u16::from_be_bytes))
+    }
+
+    /// The day of the last sweep. 0 if there was none.
+    pub(super) fn swept(&self, path: &Path) -> Result<u16, StoreError> {
+        let value = guarded(path, || self.meta.get("swept"))?;
+        let day = value.and_then(|value| value[..].try_into().ok());
+        Ok(day.map_or(0, u16::from_be_bytes))
+    }
+
+    /// Notes that nothing is left that was too old on a day.
+    pub(super) fn put_swept(&self, path: &Path, day: u16) -> Result<(), StoreError> {
+        guarded(path, || {
+            self.meta.insert("swept", &day.to_be_bytes()).map(|_| ())
         })
     }
 
@@ -399,36 +420,50 @@ impl Trees {
     /// # Errors
     /// The engine's errors, and one for a value of an unknown version.
     pub(super) fn blob(&self, path: &Path, id: &Digest) -> Result<StoredBlob, StoreError> {
-        let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
-            return Ok(StoredBlob::Absent);
+        let stored = match self.stored(path, id) {
+            Ok(None) => return Ok(StoredBlob::Absent),
+            Ok(Some((stored, _))) => stored,
+            Err(StoreError::Codec(error)) => return unreadable(error),
+            Err(error) => return Err(error),
         };
-        // The first chunk says how long the whole form is, and so how many chunks follow.
-        let length = match codec::stored_len(&first) {
-            Ok(length) => length,
-            Err(error) => return unreadable(error),
-        };
-        // What is behind the whole form is the age.
-        let mut stored = if length <= first.len() {
-            first.to_vec()
-        } else {
-            let mut whole = first.to_vec();
-            for number in 1..length.div_ceil(CHUNK_BYTES) {
-                let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
-                match guarded(path, || self.blobs.get(chunk_key(id, number)))? {
-                    Some(chunk) => whole.extend_from_slice(&chunk),
-                    None => return Ok(StoredBlob::Mismatch),
-                }
-            }
-            whole
-        };
-        if stored.len() == length + AGE_BYTES {
-            stored.truncate(length);
-        }
         match codec::decode(&stored) {
             Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
             Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
         }
+    }
+
+    /// A blob in its stored form, with the age behind it. `None` if it is not stored. If a chunk is
+    /// missing, the form is cut short.
+    pub(super) fn stored(
+        &self,
+        path: &Path,
+        id: &Digest,
+    ) -> Result<Option<(Bytes, Age)>, StoreError> {
+        let Some(first) = guarded(path, || self.blobs.get(chunk_key(id, 0)))? else {
+            return Ok(None);
+        };
+        // The first chunk says how long the whole form is, and so how many chunks follow.
+        let length = codec::stored_len(&first)?;
+        let mut whole = first.to_vec();
+        for number in 1..length.div_ceil(CHUNK_BYTES) {
+            let number = u32::try_from(number).map_err(|_| CodecError::TooLarge(length))?;
+            let chunk = guarded(path, || self.blobs.get(chunk_key(id, number)))?;
+            whole.extend_from_slice(chunk.as_deref().unwrap_or_default());
+        }
+        let behind = whole.get(length..).and_then(|age| age.try_into().ok());
+        let age = behind.map(Age::read).unwrap_or_default();
+        if behind.is_some() {
+            whole.truncate(length);
+        }
+        Ok(Some((whole.into(), age)))
+    }
+
+    /// When a blob was last named. `None` if it is not stored.
+    pub(super) fn age(&self, path: &Path, id: &Digest) -> Result<Option<Age>, StoreError> {
+        let stored = self.stored(path, id)?;
+        let apart = self.age_apart(path, id)?;
+        Ok(stored.map(|(_, behind)| behind.with(apart)))
     }
 }
 

@@ -1,0 +1,336 @@
+//! When a sweep begins, and how its copy takes the place of the store. Owns both, on the committer's
+//! thread: nothing is written while the one is exchanged for the other, and readers wait for that
+//! moment. Never reads what is too old; see [`super::sweep`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::super::error::StoreError;
+use super::super::files;
+use super::super::settings::Retention;
+use super::archive::Archive;
+use super::committer::Committer;
+use super::journal;
+use super::kept::Limits;
+use super::open::DataDirectory;
+use super::shared::Engine;
+use super::sweep::{Fresh, Sweep, Swept};
+use super::trees::{Counts, Trees};
+use crate::model::Digest;
+
+/// How long after a sweep that failed the next one begins by itself. What failed it, such as a full
+/// disk, does not pass at once.
+const AFTER_FAILURE: Duration = Duration::from_secs(600);
+/// What part of the bound must have been written before files that still take too much room are
+/// swept again.
+const BOUND_PARTS: u64 = 20;
+
+/// By how much a sweep aims lower than the last one, which left too much: seven eighths.
+const LESS: (u64, u64) = (7, 8);
+
+/// How long a sweep that has to stop is waited for, and how often it is looked at.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+const STOP_PAUSE: Duration = Duration::from_millis(1);
+
+/// A sweep that somebody asked for.
+pub(super) struct SweepAsk {
+    /// What goes whatever its age: blobs, and sessions with their rows.
+    pub(super) erased: HashSet<Digest>,
+    /// Where it is told how many blobs were removed.
+    pub(super) reply: Sender<Result<u64, StoreError>>,
+}
+
+/// What the committer knows of sweeps.
+#[derive(Default)]
+pub(super) struct Sweeps {
+    running: Option<Running>,
+    /// The day of the last sweep. `None` until it was read from the engine.
+    day: Option<u16>,
+    /// How long the archive has to be before files that take too much room are swept again.
+    fit_from: u64,
+    /// What a sweep has to aim at instead of the bound, because the last one left too much.
+    aim: Option<u64>,
+    /// When the files were last measured, and when a sweep last failed.
+    measured: Option<Instant>,
+    failed: Option<Instant>,
+}
+
+struct Running {
+    thread: JoinHandle<Result<Swept, StoreError>>,
+    stop: Arc<AtomicBool>,
+    today: u16,
+    fit: Option<u64>,
+    asks: Vec<SweepAsk>,
+}
+
+/// Why a sweep begins.
+struct Due {
+    asks: Vec<SweepAsk>,
+    fit: Option<u64>,
+}
+
+impl Sweeps {
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+impl Committer {
+    /// Begins a sweep if one is due, and takes over a copy that was made.
+    pub(super) fn tend_sweeps(&mut self) {
+        if self.failed.is_some() || self.shared.is_degraded() {
+            self.stop_sweep();
+        } else if let Some(running) = self.sweeps.running.take_if(|it| it.thread.is_finished()) {
+            self.end_sweep(running);
+        } else if !self.sweeps.is_running()
+            && let Some(due) = self.due()
+            && let Err(error) = self.begin_sweep(due)
+        {
+            self.sweep_failed(&error);
+        }
+    }
+
+    fn due(&mut self) -> Option<Due> {
+        let asks = std::mem::take(&mut *self.shared.asked.lock());
+        let settings = &self.shared.settings;
+        let Retention {
+            records,
+            content,
+            most_bytes,
+        } = settings.retention;
+        let quiet = self
+            .sweeps
+            .failed
+            .is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        let full = most_bytes.filter(|most| !quiet && self.takes_more_than(*most));
+        let full = full.map(|most| self.sweeps.aim.unwrap_or(most));
+        if !asks.is_empty() || full.is_some() {
+            return Some(Due { asks, fit: full });
+        }
+        let aged = !quiet && (records.is_some() || content.is_some());
+        let today = self.shared.settings.clock.today();
+        (aged && self.last_sweep() < today).then_some(Due { asks, fit: None })
+    }
+
+    /// The day of the last sweep. Today if it can't be read now.
+    fn last_sweep(&mut self) -> u16 {
+        let shared = &self.shared;
+        let read = || {
+            let engine = shared.engine.read();
+            engine.trees()?.swept(shared.place.engine())
+        };
+        let day = self.sweeps.day.map_or_else(read, Ok);
+        self.sweeps.day = day.as_ref().ok().copied();
+        day.unwrap_or(u16::MAX)
+    }
+
+    /// Whether the files take too much room and it may help to sweep them.
+    fn takes_more_than(&mut self, most: u64) -> bool {
+        let archived = self.archive.as_ref().map_or(0, Archive::end);
+        let look = self.shared.settings.look;
+        if archived < self.sweeps.fit_from
+            || self.sweeps.measured.is_some_and(|at| at.elapsed() < look)
+        {
+            return false;
+        }
+        self.sweeps.measured = Some(Instant::now());
+        self.files() > most
+    }
+
+    /// How many bytes the files of the store take. A corrupt store that was moved aside is not for a
+    /// sweep to remove.
+    fn files(&self) -> u64 {
+        let archived = self.archive.as_ref().map_or(0, Archive::end);
+        files::bytes(self.shared.place.engine()) + archived + journal::SIZE_BYTES as u64
+    }
+
+    fn begin_sweep(&mut self, due: Due) -> Result<(), StoreError> {
+        let Due { asks, fit } = due;
+        // The copy begins with what the engine has, and the archive has the rest from here on.
+        self.flush_first()?;
+        let shared = Arc::clone(&self.shared);
+        let today = shared.settings.clock.today();
+        let since = {
+            let engine = shared.engine.read();
+            engine.trees()?.since(shared.place.engine())?
+        };
+        let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let erased = asks.iter().flat_map(|ask| ask.erased.iter().copied());
+        let sweep = Sweep {
+            limits: Limits::new(&shared.settings.retention, since, today),
+            fit,
+            always: !asks.is_empty(),
+            erased: erased.collect(),
+            archive: archive
+                .file()
+                .try_clone()
+                .map_err(shared.place.error("reading the archive in"))?,
+            from: archive.end(),
+            stop: Arc::clone(&stop),
+            shared: Arc::clone(&shared),
+        };
+        let thread = std::thread::Builder::new()
+            .name("sweep".to_owned())
+            .spawn(move || sweep.run())
+            .map_err(shared.place.error("starting a thread for"))?;
+        self.sweeps.running = Some(Running {
+            thread,
+            stop,
+            today,
+            fit,
+            asks,
+        });
+        Ok(())
+    }
+
+    fn end_sweep(&mut self, running: Running) {
+        let Running {
+            thread,
+            today,
+            fit,
+            asks,
+            ..
+        } = running;
+        let panicked = |_| StoreError::Corrupt {
+            detail: "a sweep panicked".to_owned(),
+        };
+        let swept = thread.join().map_err(panicked).and_then(|swept| swept);
+        let ended = swept.and_then(|swept| match swept {
+            Swept::Nothing => self.note_sweep(today).map(|()| 0),
+            Swept::Copied {
+                fresh,
+                until,
+                removed,
+            } => self.replace(fresh, until, today).map(|()| removed),
+        });
+        match &ended {
+            Ok(removed) => {
+                self.sweeps.day = Some(today);
+                self.sweeps.failed = None;
+                self.shared.swept.fetch_add(*removed, Ordering::Relaxed);
+                if *removed > 0 {
+                    tracing::info!(removed, "what is too old was removed from the store");
+                }
+            }
+            Err(error) => self.sweep_failed(error),
+        }
+        if let Some(aim) = fit {
+            self.aim_again(aim, ended.as_ref().is_ok_and(|removed| *removed > 0));
+        }
+        for ask in asks {
+            // Whoever asked may be gone.
+            let _ = ask.reply.send(ended.clone());
+        }
+    }
+
+    fn flush_first(&mut self) -> Result<(), StoreError> {
+        let flushed = self.flush();
+        if let Err(error) = &flushed {
+            self.broke(error);
+        }
+        flushed
+    }
+
+    /// Decides when files that take too much room are swept again, and what that aims at.
+    fn aim_again(&mut self, aim: u64, helped: bool) {
+        let most = self.shared.settings.retention.most_bytes;
+        let most = most.unwrap_or(u64::MAX);
+        let files = self.files();
+        let archived = self.archive.as_ref().map_or(0, Archive::end);
+        if files > most && helped {
+            // How much the engine's log takes for what it holds can only be estimated.
+            self.sweeps.aim = Some(aim / LESS.1 * LESS.0);
+            self.sweeps.fit_from = 0;
+        } else {
+            self.sweeps.aim = None;
+            self.sweeps.fit_from = archived.saturating_add(most / BOUND_PARTS);
+        }
+    }
+
+    fn sweep_failed(&mut self, error: &StoreError) {
+        self.sweeps.failed = Some(Instant::now());
+        self.shared.place.clear_sweep();
+        tracing::warn!("what is too old was not removed from the store, which goes on: {error}");
+    }
+
+    /// Stops a sweep, whose copy is then of no use, and refuses those that were asked for.
+    pub(super) fn stop_sweep(&mut self) {
+        let mut asks = std::mem::take(&mut *self.shared.asked.lock());
+        if let Some(running) = self.sweeps.running.take() {
+            running.stop.store(true, Ordering::Release);
+            // A thread that hangs in its engine, as on a broken disk, must not stop this one.
+            let asked = Instant::now();
+            while !running.thread.is_finished() && asked.elapsed() < STOP_WAIT {
+                std::thread::sleep(STOP_PAUSE);
+            }
+            asks.extend(running.asks);
+            self.shared.place.clear_sweep();
+        }
+        self.sweeps.day = None;
+        for ask in asks {
+            let _ = ask.reply.send(Err(StoreError::Closed));
+        }
+    }
+
+    fn note_sweep(&mut self, today: u16) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let engine = shared.engine.read();
+        self.wrote = true;
+        engine.trees()?.put_swept(shared.place.engine(), today)
+    }
+
+    /// Completes a copy with what was written since, and puts it in the place of the store.
+    fn replace(&mut self, counts: Counts, until: u64, today: u16) -> Result<(), StoreError> {
+        self.flush_first()?;
+        let shared = Arc::clone(&self.shared);
+        let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
+        let place = DataDirectory::new(&shared.place.draft());
+        let mut fresh = Fresh::open(place, &shared.settings, counts)?;
+        fresh.follow(&shared, archive.file(), (until, archive.end()), &|| Ok(()))?;
+        let counts = fresh.finish(self.group, today)?;
+        shared.place.promote()?;
+        self.switch(counts)
+    }
+
+    /// Exchanges the engine and the archive for those of a copy. If that can't be finished, the
+    /// next start does.
+    fn switch(&mut self, counts: Counts) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let place = &shared.place;
+        let mut engine = shared.engine.write();
+        if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
+            // All that it holds is in the copy, or too old.
+            let _ = trees.shut(place.engine());
+        }
+        let opened = place.adopt().and_then(|_| {
+            let archive = Archive::open(place.dir()).map_err(place.error("opening the archive in"));
+            Ok((Trees::open(place.engine(), &shared.settings)?, archive?))
+        });
+        match opened {
+            Ok((trees, archive)) => {
+                self.archive = archive.map(|mut archive| {
+                    archive.last = self.group;
+                    archive
+                });
+                *engine = Engine::Open(trees);
+            }
+            Err(error) => {
+                drop(engine);
+                self.give_up(error.clone());
+                return Err(error);
+            }
+        }
+        drop(engine);
+        self.counts = counts;
+        self.flushed = self.position().archived;
+        (self.wrote, self.behind) = (true, false);
+        self.publish_archived();
+        place.clear_sweep();
+        Ok(())
+    }
+}
