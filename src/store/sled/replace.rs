@@ -208,6 +208,14 @@ impl Committer {
                 removed,
             } => self.replace(fresh, until, today).map(|()| removed),
         });
+        let ended = ended.and_then(|removed| {
+            if asks.iter().any(|ask| !ask.erased.is_empty()) {
+                let place = &self.shared.place;
+                let wiped = self.journal.wipe();
+                wiped.map_err(place.error("erasing the journal in"))?;
+            }
+            Ok(removed)
+        });
         match &ended {
             Ok(removed) => {
                 self.sweeps.day = Some(today);
