@@ -32,9 +32,8 @@ VOLUME /data
 EXPOSE 8787 9187
 STOPSIGNAL SIGTERM
 
-# bash opens the connection itself, so that no HTTP client has to be in the image.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9187 && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [[ $status == 200 ]]"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
+    CMD ["plimsoll", "health"]
 
 ENTRYPOINT ["plimsoll"]
 CMD ["serve"]

@@ -7,6 +7,7 @@ pub mod closing;
 #[cfg(feature = "lab")]
 mod demo;
 mod export;
+mod health;
 #[cfg(feature = "lab")]
 mod lab;
 mod lines;
@@ -60,6 +61,8 @@ pub enum Command {
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
+    /// Ask the server on this machine whether it is ready.
+    Health(health::HealthArgs),
     /// Look after a store that no server uses.
     Store(store::StoreArgs),
     /// Check a configuration file and the variables, and report every mistake with its place.
@@ -131,6 +134,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "lab")]
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
     }

@@ -21,6 +21,7 @@ mod counts;
 mod cuts;
 mod dashboard;
 mod demo;
+mod deployed;
 mod descriptors;
 mod dialects;
 mod export;

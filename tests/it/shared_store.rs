@@ -229,3 +229,22 @@ async fn a_directory_is_copied_to_a_server_and_back_and_its_sessions_go_on() {
         .unwrap();
     says(&list, 0, "gpt-4o");
 }
+
+#[tokio::test]
+async fn health_says_whether_the_process_is_ready() {
+    let provider = provider(annotated(3)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let process = Process::start(at, provider.address, &[], &[]);
+    let admin = process.admin("");
+    let admin = format!("--admin={}", admin.trim_start_matches("http://"));
+    says(&run(at, &["health", &admin]), 0, "ok");
+    process.signal("-TERM");
+    assert_eq!(process.end().await.0, Some(0));
+    says(&run(at, &["health", &admin]), 1, "/readyz does not answer");
+    says(
+        &run(at, &["health", "--admin=nowhere"]),
+        1,
+        "is not an address",
+    );
+}

@@ -15,6 +15,7 @@ pub struct Nginx {
 }
 
 /// Whether it is on this machine. CI has to have it.
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub fn is_here() -> bool {
     let here = Command::new("nginx").arg("-v").output().is_ok();
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -23,6 +24,26 @@ pub fn is_here() -> bool {
         println!("skipped: there is no nginx here; Debian's package is `nginx-light`");
     }
     here
+}
+
+/// Has nginx read a file of settings, which must be sound.
+pub fn check(text: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("nginx.conf");
+    std::fs::write(&file, text).unwrap();
+    let mut check = Command::new("nginx");
+    check
+        .arg("-t")
+        .arg("-p")
+        .arg(directory.path())
+        .arg("-c")
+        .arg(&file);
+    let said = check.output().unwrap();
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
 }
 
 impl Nginx {

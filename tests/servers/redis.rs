@@ -10,6 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether there are servers on this machine. Where there are none, says that the test is skipped;
 /// CI has to have them.
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub fn are_here() -> bool {
     let here = Command::new("redis-server")
         .arg("--version")

@@ -101,6 +101,14 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    /// Asks it to end, and waits until it has.
+    pub fn end(&mut self) {
+        let id = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(asked.unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+
     /// Starts it again where it was.
     pub async fn start_again(&mut self) {
         self.child = spawn(&self.command, &self.env);

@@ -3,12 +3,16 @@
 //! memory would. Audits nothing else.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_scripted::{
     Auth, Client, ClientOptions, Options, Player, Provider, Recording, Session, audit,
 };
+use serde_json::{Value, json};
 
 use super::play::{TWICE, count};
 use super::proxy::{HTTP, Process};
@@ -235,6 +239,96 @@ async fn replicas_that_share_a_store_send_what_one_process_would() {
     }
 }
 
+/// A provider whose streams take a while: a word every so often, and the end.
+async fn slow_provider() -> String {
+    use axum::response::sse::{Event, Sse};
+    const WORDS: usize = 40;
+    let answer = async || {
+        let said = futures_util::stream::unfold(0, async |at| {
+            if at > WORDS + 1 {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let chunk = |delta: Value, finish: Value| {
+                json!({
+                    "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-5",
+                    "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+                })
+                .to_string()
+            };
+            let word = json!({"role": "assistant", "content": format!("word {at} ")});
+            let data = match at {
+                WORDS => chunk(json!({}), json!("stop")),
+                at if at < WORDS => chunk(word, Value::Null),
+                _ => "[DONE]".to_owned(),
+            };
+            let event = Ok::<_, std::convert::Infallible>(Event::default().data(data));
+            Some((event, at + 1))
+        });
+        Sse::new(said)
+    };
+    let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}/v1")
+}
+
+/// A stream of one agent's through a balancer, to its end.
+async fn stream(url: String, number: usize) {
+    let body = json!({
+        "model": "gpt-5", "stream": true,
+        "messages": [{"role": "user", "content": format!("task {number}")}],
+    });
+    let post = HTTP.post(url).bearer_auth("sk-one-key");
+    let post = post.header("content-type", "application/json");
+    let response = post.body(body.to_string()).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    assert!(
+        text.contains("word 39") && text.contains("[DONE]"),
+        "{text}"
+    );
+}
+
+/// One replica after the other is asked to end and started again, while agents begin a stream every
+/// few milliseconds: each stream comes to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_cuts_no_stream() {
+    if !redis::are_here() || !nginx::is_here() {
+        return;
+    }
+    let provider = slow_provider().await;
+    let mut fleet = Fleet::replicas(&provider).await;
+    let url = fleet.url();
+    let restarted = Arc::new(AtomicBool::new(false));
+    let done = Arc::clone(&restarted);
+    let agents = tokio::spawn(async move {
+        let mut streams = Vec::new();
+        while !done.load(Ordering::Relaxed) {
+            streams.push(tokio::spawn(stream(url.clone(), streams.len())));
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        let count = streams.len();
+        for stream in streams {
+            stream.await.unwrap();
+        }
+        count
+    });
+    let Fleet::Replicas { processes, .. } = &mut fleet else {
+        return;
+    };
+    for process in processes {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::task::block_in_place(|| process.end());
+        process.start_again().await;
+    }
+    restarted.store(true, Ordering::Relaxed);
+    let count = agents.await.unwrap();
+    println!("{count} streams, none cut");
+    assert!(count > 60, "{count}");
+}
+
 /// Where two lists of bodies differ first, with what is around there.
 fn first_difference(left: &[Bytes], right: &[Bytes]) -> String {
     let pair = left.iter().zip(right).find(|(left, right)| left != right);
@@ -258,4 +352,19 @@ fn first_difference(left: &[Bytes], right: &[Bytes]) -> String {
         String::from_utf8_lossy(&part).into_owned()
     };
     format!("{}\n---\n{}", around(left), around(right))
+}
+
+#[test]
+fn the_file_of_the_balancer_is_read() {
+    if !nginx::is_here() {
+        return;
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/nginx.conf");
+    let text = std::fs::read_to_string(file).unwrap();
+    // The replicas' names are known in their own network only.
+    let here = text
+        .replace("plimsoll-1:", "127.0.0.1:")
+        .replace("plimsoll-2:", "127.0.0.2:");
+    assert_ne!(here, text);
+    nginx::check(&here.replace("/tmp/nginx.pid", "nginx.pid"));
 }

@@ -1,0 +1,74 @@
+//! `plimsoll health`: asks a serving process whether it is ready. Owns its flags and its exit code.
+//! Never starts anything.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::serve;
+use crate::config::{Config, Flags};
+
+/// How long an answer is waited for. Whoever asks regularly should wait longer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Prints what /readyz says. Ends with 0 if the process is ready to serve, and with 1 if it is not, is
+/// draining or does not answer.
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// The admin address of the process [default: the configured one].
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// Configuration file [default: config/plimsoll.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Asks the process on this machine.
+///
+/// # Errors
+/// If the configuration can't be read, or nobody answers.
+pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
+    let flags = Flags {
+        config: args.config.clone(),
+        admin: args.admin.clone(),
+        ..Flags::default()
+    };
+    let config = Config::load(&flags, serve::variables())?;
+    let url = format!("http://{}/readyz", reached_at(config.server.admin));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (status, text) = runtime
+        .block_on(ask(&url))
+        .with_context(|| format!("{url} does not answer"))?;
+    write!(std::io::stdout().lock(), "{text}")?;
+    Ok(if status.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
+    // A client needs a default, even if it never speaks TLS.
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    // The process is on this machine, whatever proxies the environment names.
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
+    let response = client.build()?.get(url).send().await?;
+    Ok((response.status(), response.text().await?))
+}
+
+/// Where this machine reaches an address on which a process listens.
+fn reached_at(listens: SocketAddr) -> SocketAddr {
+    let ip = match listens.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listens.port())
+}

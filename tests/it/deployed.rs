@@ -1,0 +1,101 @@
+//! The files of `deploy/`, without the tools that read them: what they name is there, what they set
+//! are settings, and nothing is published beyond this machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll::config::{Config, Flags};
+use saphyr::{LoadableYamlNode as _, Yaml};
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+/// The texts of a list or of a mapping's keys.
+fn words(node: &Yaml<'_>) -> Vec<String> {
+    let list = node.as_vec().map(|list| list.iter().collect::<Vec<_>>());
+    let keys = node.as_mapping().map(|map| map.keys().collect::<Vec<_>>());
+    let texts = list.or(keys).unwrap_or_default().into_iter();
+    texts
+        .filter_map(|text| text.as_str())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What compose puts in the place of `${NAME:-default}` and `${NAME:?message}`.
+fn substituted(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("${") else {
+        return text.to_owned();
+    };
+    let (variable, after) = rest.split_once('}').unwrap();
+    let value = match variable.split_once(":-") {
+        Some((_, default)) => default.to_owned(),
+        None => "0".repeat(64),
+    };
+    format!("{before}{value}{after}")
+}
+
+#[test]
+fn compose_files_hold_together() {
+    for file in ["compose.yaml", "replicas.yaml"] {
+        let text = fs::read_to_string(deploy().join(file)).unwrap();
+        let documents = Yaml::load_from_str(&text).unwrap();
+        let whole = &documents[0];
+        let services = whole["services"].as_mapping().unwrap();
+        let names: BTreeSet<String> = words(&whole["services"]).into_iter().collect();
+        let volumes: BTreeSet<String> = words(&whole["volumes"]).into_iter().collect();
+        for (name, service) in services {
+            let name = format!("{file}: {}", name.as_str().unwrap());
+            for needed in service
+                .as_mapping_get("depends_on")
+                .map(words)
+                .unwrap_or_default()
+            {
+                assert!(names.contains(&needed), "{name} needs {needed}");
+            }
+            for volume in service
+                .as_mapping_get("volumes")
+                .map(words)
+                .unwrap_or_default()
+            {
+                let (from, _) = volume.split_once(':').unwrap();
+                let there = volumes.contains(from)
+                    || (from.starts_with("./") && deploy().join(from).exists());
+                assert!(there, "{name} mounts {from}");
+            }
+            for port in service
+                .as_mapping_get("ports")
+                .map(words)
+                .unwrap_or_default()
+            {
+                assert!(port.starts_with("127.0.0.1:"), "{name} publishes {port}");
+            }
+            assert!(
+                service.as_mapping_get("mem_limit").is_some(),
+                "{name} has no limit"
+            );
+            let own = service
+                .as_mapping_get("environment")
+                .and_then(Yaml::as_mapping);
+            let set = own.into_iter().flatten().filter_map(|(name, value)| {
+                let value = value.as_str().map(str::to_owned);
+                let value = value.or_else(|| Some(value_of(name, own?)?.to_string()))?;
+                Some((name.as_str()?.to_owned(), substituted(&value)))
+            });
+            let set: Vec<(String, String)> = set
+                .filter(|(name, _)| name.starts_with("PLIMSOLL__"))
+                .collect();
+            let flags = Flags {
+                config: Some("config/plimsoll.toml".into()),
+                ..Flags::default()
+            };
+            Config::load(&flags, set).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+/// A number in a mapping.
+fn value_of(key: &Yaml<'_>, map: &saphyr::Mapping<'_>) -> Option<i64> {
+    map.get(key)?.as_integer()
+}
