@@ -152,6 +152,7 @@ impl Committer {
         let Due { asks, fit } = due;
         // The copy begins with what the engine has, and the archive has the rest from here on.
         self.flush_first()?;
+        self.publish_archived();
         let shared = Arc::clone(&self.shared);
         let today = shared.settings.clock.today();
         let since = {
