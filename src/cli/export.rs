@@ -78,7 +78,7 @@ fn open(config: &Config) -> anyhow::Result<Store> {
         // A server is read while others use it.
         Backend::Redis => {}
     }
-    match Store::open(&wire::store_config(config)) {
+    match Store::open(&wire::unswept(&wire::store_config(config))) {
         Ok(opened) => Ok(opened.store),
         Err(StoreError::Locked { .. }) => anyhow::bail!(
             "{} is in use by a running server: stop it first, then export",

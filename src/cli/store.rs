@@ -1,4 +1,5 @@
-//! `plimsoll store`: what an operator does to a store that no server uses. Owns its flags and what it
+//! `plimsoll store`: what an operator does to a store: counts it, removes what is too old or is to be
+//! erased, copies it. Owns its flags and what it
 //! prints. Never serves anything.
 
 use std::io::Write as _;
@@ -10,6 +11,8 @@ use clap::{Args, Subcommand};
 
 use super::{export, serve, wire};
 use crate::config::{Config, Flags};
+use crate::inspect::{Erased, Erasure, date, erasure};
+use crate::model::{Digest, TenantId};
 use crate::store::{self, Backend, Copied, Store, StoreSettings, is_redis_url};
 
 /// Looks after a store.
@@ -21,8 +24,43 @@ pub struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
+    /// Say what a store holds: sessions, records, content, bytes, and from when to when.
+    Stats(PlaceArgs),
+    /// Remove what is older than `store.keep_records` and `store.keep_content`, and give the room back.
+    Gc(PlaceArgs),
+    /// Erase a session, or all sessions of a tenant, with the content that no other session has.
+    Erase(EraseArgs),
     /// Copy everything from one store to another, and compare them.
     Copy(CopyArgs),
+}
+
+/// The configured store. A data directory must not be in use.
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// Data directory [default: the configured one].
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+    /// Configuration file [default: config/plimsoll.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Erases whatever its age. A session that was forked from an erased one begins anew.
+#[derive(Debug, Args)]
+struct EraseArgs {
+    /// The name of a session, as in x-plimsoll-session and in `plimsoll export --list`.
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "tenant",
+        conflicts_with = "tenant"
+    )]
+    session: Option<String>,
+    /// The digest of a tenant, as `GET /api/sessions` shows it.
+    #[arg(long, value_name = "DIGEST")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 /// Copies all records and content. What the target has is not written again, so a copy that was
@@ -45,8 +83,110 @@ struct CopyArgs {
 /// If a store can't be opened, read or written.
 pub fn run(args: &StoreArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
+        StoreCommand::Stats(args) => stats(args),
+        StoreCommand::Gc(args) => gc(args),
+        StoreCommand::Erase(args) => erase(args),
         StoreCommand::Copy(args) => copy(args),
     }
+}
+
+fn stats(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
+    let stats = with(args, wire::unswept, Store::stats)??;
+    let time = |at: Option<u64>| at.map_or("-".to_owned(), date);
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "sessions  {}", stats.sessions)?;
+    writeln!(out, "oldest    {}", time(stats.oldest))?;
+    writeln!(out, "newest    {}", time(stats.newest))?;
+    for (name, blobs, bytes) in [
+        ("records ", stats.records, stats.record_bytes),
+        ("content ", stats.content, stats.content_bytes),
+    ] {
+        writeln!(
+            out,
+            "{name}  {} blobs, {} bytes before compression",
+            blobs, bytes
+        )?;
+    }
+    writeln!(out, "links     {}", stats.links)?;
+    writeln!(out, "files     {} bytes", stats.disk_bytes)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn gc(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
+    let swept = with(args, StoreSettings::clone, |store| {
+        let before = store.disk_bytes();
+        // The store may have begun by itself, so what it has removed since it was opened counts.
+        let swept = store.sweep();
+        swept.map(|_| (store.health().swept, before, store.disk_bytes()))
+    })?;
+    let (removed, before, after) = swept.context("nothing was removed")?;
+    writeln!(
+        std::io::stdout().lock(),
+        "removed {} blobs; the files took {} bytes and take {} now",
+        removed,
+        before,
+        after
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn erase(args: &EraseArgs) -> anyhow::Result<ExitCode> {
+    let whose = match (&args.session, &args.tenant) {
+        (Some(name), _) => Erased::Session(name.to_ascii_lowercase()),
+        (None, Some(digest)) => Erased::Tenant(TenantId(Digest::parse_hex(digest).context(
+            "a tenant is named by 64 hexadecimal digits, as GET /api/sessions shows them",
+        )?)),
+        (None, None) => anyhow::bail!("name what to erase, with --session or --tenant"),
+    };
+    let erased = with(&args.place, wire::unswept, |store| {
+        anyhow::ensure!(
+            !store.is_shared(),
+            "Redis is not erased from here: it removes what is older than store.keep_records and \
+             store.keep_content"
+        );
+        let Erasure {
+            ids,
+            records,
+            sessions,
+        } = erasure(store, &whose)?;
+        anyhow::ensure!(!ids.is_empty(), "there is nothing of it in this store");
+        let removed = store.erase(ids).context("nothing was erased")?;
+        Ok((sessions, records, removed))
+    })?;
+    let (sessions, records, removed) = erased?;
+    writeln!(
+        std::io::stdout().lock(),
+        "erased {} sessions: {} records, {} blobs in all",
+        sessions,
+        records,
+        removed
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the configured store, works on it, and closes it.
+fn with<T>(
+    args: &PlaceArgs,
+    how: impl FnOnce(&StoreSettings) -> StoreSettings,
+    work: impl FnOnce(&Store) -> T,
+) -> anyhow::Result<T> {
+    let flags = Flags {
+        config: args.config.clone(),
+        data: args.data.clone(),
+        ..Flags::default()
+    };
+    let config = Config::load(&flags, serve::variables())?;
+    let settings = wire::store_config(&config);
+    match settings.backend {
+        Backend::Memory => anyhow::bail!("store.backend is \"memory\", which keeps nothing"),
+        Backend::Sled => export::ensure_holds_a_store(&settings.path)?,
+        Backend::Redis => {}
+    }
+    let store = open(&how(&settings), &settings.path.display().to_string())?;
+    let done = work(&store);
+    // What was done is on the disk, however the directory is closed. The next start checks it.
+    let _closed = store.close();
+    Ok(done)
 }
 
 fn copy(args: &CopyArgs) -> anyhow::Result<ExitCode> {
@@ -66,8 +206,8 @@ fn copy(args: &CopyArgs) -> anyhow::Result<ExitCode> {
         export::ensure_holds_a_store(&from_settings.path)?;
     }
     let (from, to) = (
-        open(&from_settings, &args.from)?,
-        open(&to_settings, &args.to)?,
+        open(&wire::unswept(&from_settings), &args.from)?,
+        open(&wire::unswept(&to_settings), &args.to)?,
     );
     let mut screen = std::io::stderr().lock();
     let mut told = |copied: Copied| {

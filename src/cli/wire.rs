@@ -131,11 +131,14 @@ fn say(opened: &OpenedStore) {
 pub fn probes(app: &Arc<App>) -> Probes {
     let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
     let listed = Arc::clone(&app.store);
+    let (counted, swept) = (Arc::clone(&app.store), Arc::clone(&app.store));
     Probes {
         metrics: Arc::new(move || metrics.metrics_text()),
         ready: Arc::new(move || readiness(&ready.store)),
         pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
         sessions: Arc::new(move |before, most| listed.sessions(before, most)),
+        stats: Arc::new(move || counted.stats()),
+        gc: Arc::new(move || swept.sweep()),
     }
 }
 
@@ -166,6 +169,19 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
         cache_mb: config.store.cache_mb,
         retention: config.store.retention,
         ..store::StoreSettings::default()
+    }
+}
+
+/// How a command opens the same store: a data directory is not swept because somebody looks at it.
+/// Redis needs its ages with everything that is written.
+pub(super) fn unswept(settings: &store::StoreSettings) -> store::StoreSettings {
+    let retention = match settings.backend {
+        store::Backend::Redis => settings.retention,
+        store::Backend::Memory | store::Backend::Sled => store::Retention::default(),
+    };
+    store::StoreSettings {
+        retention,
+        ..settings.clone()
     }
 }
 

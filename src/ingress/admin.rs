@@ -1,5 +1,5 @@
-//! The admin listener: health, metrics, the list of sessions, and what an operator asks of one. Owns its paths. Never
-//! shares a port with agents.
+//! The admin listener: health, metrics, the list of sessions, the store, and what an operator asks of
+//! a session. Owns its paths. Never shares a port with agents.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::errors;
 use super::origin::OriginGuard;
 use super::session_list::{ListSessions, PageAsk};
+use super::store_work::{self, CountStore, OneAtATime, SweepStore};
 use crate::pipeline::TooManyPins;
 use crate::turn::PinAsk;
 
@@ -42,6 +43,10 @@ pub struct Probes {
     pub pin: Arc<AskForPins>,
     /// Reads a page of the list of sessions. May wait for a disk.
     pub sessions: Arc<ListSessions>,
+    /// Counts what the store holds. May take minutes.
+    pub stats: Arc<CountStore>,
+    /// Removes what is too old from the store. May take minutes.
+    pub gc: Arc<SweepStore>,
 }
 
 /// What `/readyz` answers.
@@ -67,6 +72,8 @@ impl Default for Readiness {
 struct Admin {
     probes: Probes,
     draining: CancellationToken,
+    /// Taken by whoever has the whole store read.
+    store: OneAtATime,
 }
 
 /// Serves until `stop`. From `draining` on, `/readyz` answers 503.
@@ -84,7 +91,13 @@ pub(super) async fn serve(
         .route("/api/sessions", get(sessions))
         .route("/api/sessions/{session}/pin", post(pin))
         .route("/api/sessions/{session}/unpin", post(unpin))
-        .with_state(Admin { probes, draining })
+        .route("/api/store", get(store))
+        .route("/api/store/gc", post(gc))
+        .with_state(Admin {
+            probes,
+            draining,
+            store: OneAtATime::default(),
+        })
         .layer(middleware::from_fn_with_state(guard, guarded));
     tokio::select! {
         outcome = async { axum::serve(listener, router).await } => outcome,
@@ -132,6 +145,16 @@ async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
         Ok((status, value)) => answer(status, &value),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the list was not read"),
     }
+}
+
+async fn store(State(admin): State<Admin>) -> Response {
+    let (status, value) = store_work::stats(&admin.store, Arc::clone(&admin.probes.stats)).await;
+    answer(status, &value)
+}
+
+async fn gc(State(admin): State<Admin>) -> Response {
+    let (status, value) = store_work::sweep(&admin.store, Arc::clone(&admin.probes.gc)).await;
+    answer(status, &value)
 }
 
 /// What is to be pinned, or no longer: ids as `recall` takes them, such as `read:12`. A pin may also be

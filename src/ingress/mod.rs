@@ -26,6 +26,7 @@ mod server;
 mod session_list;
 mod settings;
 mod socket;
+mod store_work;
 
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};
@@ -38,3 +39,4 @@ pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
 pub use session_list::ListSessions;
 pub use settings::ServerSettings;
+pub use store_work::{CountStore, SweepStore};

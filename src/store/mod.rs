@@ -26,6 +26,7 @@ mod report;
 mod settings;
 pub(crate) mod sled;
 pub(crate) mod standby;
+mod stats;
 mod ticket;
 
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
 pub use report::{Health, Loss, OpenReport};
 pub use settings::{Backend, Clock, Keepsake, RedisSettings, Retention, StoreSettings};
+pub use stats::StoreStats;
 pub use ticket::Ticket;
 
 /// Where blobs and links are kept.

@@ -33,6 +33,7 @@ mod hidden_calls;
 mod hop_errors;
 mod hops;
 mod hour;
+mod kept;
 mod ladder;
 mod learning;
 mod ledger;

@@ -65,6 +65,16 @@ impl Journal {
         self.end = 0;
     }
 
+    /// Overwrites everything, because the archive holds what may stay of it. What was erased would
+    /// otherwise stand here until the next round.
+    pub(super) fn wipe(&mut self) -> io::Result<()> {
+        (&self.file).seek(SeekFrom::Start(0))?;
+        (&self.file).write_all(&vec![0; SIZE_BYTES])?;
+        self.file.sync_data()?;
+        self.end = 0;
+        Ok(())
+    }
+
     /// The entries, including those of earlier rounds.
     pub(super) fn entries(&self) -> io::Result<EntryReader<'_>> {
         EntryReader::new(&self.file, 0)

@@ -152,6 +152,7 @@ impl Committer {
         let Due { asks, fit } = due;
         // The copy begins with what the engine has, and the archive has the rest from here on.
         self.flush_first()?;
+        self.publish_archived();
         let shared = Arc::clone(&self.shared);
         let today = shared.settings.clock.today();
         let since = {
@@ -207,6 +208,14 @@ impl Committer {
                 until,
                 removed,
             } => self.replace(fresh, until, today).map(|()| removed),
+        });
+        let ended = ended.and_then(|removed| {
+            if asks.iter().any(|ask| !ask.erased.is_empty()) {
+                let place = &self.shared.place;
+                let wiped = self.journal.wipe();
+                wiped.map_err(place.error("erasing the journal in"))?;
+            }
+            Ok(removed)
         });
         match &ended {
             Ok(removed) => {

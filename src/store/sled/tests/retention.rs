@@ -423,8 +423,10 @@ fn what_is_erased_is_gone_with_its_links_and_its_row() {
     let links = store.links(&keys).unwrap();
     assert!(links[..3].iter().all(Vec::is_empty));
     store.close().unwrap();
-    let bytes = fs::read(dated.dir.path().join("archive")).unwrap();
-    let inside = &gone.blobs[0].1[..32];
-    assert!(memchr::memmem::find(&bytes, inside).is_none());
+    for file in ["archive", "journal", "sled/db"] {
+        let bytes = fs::read(dated.dir.path().join(file)).unwrap();
+        let inside = &gone.blobs[0].1[..32];
+        assert!(memchr::memmem::find(&bytes, inside).is_none(), "{file}");
+    }
     assert_eq!(store.sweep(), Err(StoreError::Closed));
 }

@@ -1,0 +1,166 @@
+//! What a store holds is told and removed: at the admin port of a live proxy, and by commands on a
+//! stopped one. What is erased is gone, and what others stand on stays.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use plimsoll::config::Backend;
+use plimsoll::inspect::{Archive, export};
+use plimsoll::store::Store;
+use plimsoll::turn::StoreContent;
+use plimsoll_scripted::{Reply, Script};
+use serde_json::Value;
+
+use super::agent::{Agent, provider};
+use super::process::plimsoll;
+use super::support::{Proxy, client, soon};
+
+async fn served(upstream: SocketAddr, directory: &Path) -> Proxy {
+    Proxy::with(upstream, |config| {
+        config.store.backend = Backend::Sled;
+        config.store.path = directory.to_owned();
+        config.store.content = StoreContent::All;
+    })
+    .await
+}
+
+async fn ask(proxy: &Proxy, method: &str, path: &str) -> (u16, Value) {
+    let url = format!("http://{}{path}", proxy.admin);
+    let request = client().request(method.parse().unwrap(), url);
+    let response = soon(request.send()).await.unwrap();
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap())
+}
+
+/// What `plimsoll store` says of a directory, and whether it went well.
+fn command(directory: &Path, arguments: &[&str]) -> (bool, String) {
+    let scratch = tempfile::tempdir().unwrap();
+    let data = directory.to_str().unwrap();
+    let ended = plimsoll(scratch.path())
+        .arg("store")
+        .args(arguments)
+        .args(["--data", data])
+        .output()
+        .unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    (ended.status.success(), String::from_utf8(said).unwrap())
+}
+
+/// Sessions that begin with the same words, each with turns of its own. Returns their names.
+async fn play(proxy: &Proxy) -> Vec<String> {
+    let mut names = Vec::new();
+    for session in 0..3 {
+        let mut agent = Agent::new(proxy, false)
+            .told("the same words for all")
+            .with("x-plimsoll-session", &format!("session-{session}"));
+        for turn in 0..3 {
+            let answer = agent.turn().await;
+            names.push(answer.header("x-plimsoll-session").to_owned());
+            agent = agent.told(&format!("secret {session} of turn {turn}"));
+        }
+    }
+    names.dedup();
+    assert_eq!(names.len(), 3);
+    names
+}
+
+/// The messages of a session that were stored, or none if it is not there.
+fn exported(directory: &Path, name: &str) -> Option<String> {
+    let settings = plimsoll::store::StoreSettings {
+        path: directory.to_owned(),
+        ..plimsoll::store::StoreSettings::default()
+    };
+    let store = Store::open(&settings).unwrap().store;
+    let archive = Archive::read(&store).unwrap();
+    let found = archive.find(name).ok();
+    let text = found.map(|(branch, _)| {
+        let exported = export(&store, &branch).unwrap();
+        assert!(exported.content, "{name} is not whole");
+        exported.text
+    });
+    store.close().unwrap();
+    text
+}
+
+#[tokio::test]
+async fn a_live_store_says_what_it_holds_and_is_swept() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let proxy = served(provider.address, scratch.path()).await;
+    play(&proxy).await;
+    let (status, held) = ask(&proxy, "GET", "/api/store").await;
+    assert_eq!(
+        (status, held["sessions"].as_u64()),
+        (200, Some(3)),
+        "{held}"
+    );
+    for field in ["records", "content", "links", "disk_bytes", "newest"] {
+        assert!(held[field].as_u64() > Some(8), "{field}: {held}");
+    }
+    assert!(held["oldest"].as_u64() <= held["newest"].as_u64());
+    let (status, swept) = ask(&proxy, "POST", "/api/store/gc").await;
+    assert_eq!(
+        (status, swept["removed"].as_u64()),
+        (200, Some(0)),
+        "{swept}"
+    );
+    let (_, after) = ask(&proxy, "GET", "/api/store").await;
+    for field in [
+        "sessions", "records", "content", "links", "oldest", "newest",
+    ] {
+        assert_eq!(after[field], held[field], "{field}");
+    }
+    // It goes on, with what it had.
+    let names = play(&proxy).await;
+    let (_, listed) = ask(&proxy, "GET", "/api/sessions").await;
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), names.len());
+    proxy.end().await;
+}
+
+#[tokio::test]
+async fn what_is_erased_is_gone_and_what_others_share_with_it_stays() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("data");
+    let proxy = served(provider.address, &directory).await;
+    let names = play(&proxy).await;
+    let (_, listed) = ask(&proxy, "GET", "/api/sessions").await;
+    let tenant = listed["sessions"][0]["tenant"].as_str().unwrap().to_owned();
+    proxy.end().await;
+    let (_, before) = command(&directory, &["stats"]);
+    assert!(before.contains("sessions  3"), "{before}");
+    let (good, said) = command(&directory, &["gc"]);
+    assert!(good && said.contains("removed 0 blobs"), "{said}");
+    let (good, said) = command(&directory, &["erase", "--session", &names[1]]);
+    assert!(
+        good && said.contains("erased 1 sessions: 3 records"),
+        "{said}"
+    );
+    assert_eq!(exported(&directory, &names[1]), None);
+    for (at, name) in [(0, &names[0]), (2, &names[2])] {
+        let text = exported(&directory, name).unwrap();
+        assert!(text.contains("the same words for all"), "{text}");
+        assert!(text.contains(&format!("secret {at} of turn 1")), "{text}");
+    }
+    let (good, said) = command(&directory, &["erase", "--session", &names[1]]);
+    assert!(!good && said.contains("nothing of it"), "{said}");
+    let (good, said) = command(&directory, &["erase", "--tenant", "nobody"]);
+    assert!(!good && said.contains("64 hexadecimal digits"), "{said}");
+    let (good, said) = command(&directory, &["erase", "--tenant", &tenant]);
+    assert!(
+        good && said.contains("erased 2 sessions: 6 records"),
+        "{said}"
+    );
+    let (_, left) = command(&directory, &["stats"]);
+    for line in [
+        "sessions  0",
+        "records   0 blobs",
+        "content   0 blobs",
+        "links     0",
+    ] {
+        assert!(left.contains(line), "{line} in {left}");
+    }
+    let (good, said) = command(scratch.path(), &["stats"]);
+    assert!(!good && said.contains("no recorded sessions"), "{said}");
+}
