@@ -100,7 +100,7 @@ async fn hold() -> u64 {
     let streams = tokio::spawn(streams);
     // All have begun by then, and none has ended.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let each = proxy.resident().0.saturating_sub(idle) / HELD as u64 >> 10;
+    let each = (proxy.resident().0.saturating_sub(idle) / HELD as u64) >> 10;
     let wrong = streams.await.unwrap();
     assert!(wrong.is_empty(), "{} of {HELD}: {wrong:?}", wrong.len());
     println!(
