@@ -198,7 +198,7 @@ fn a_directory_that_is_removed_in_use_is_begun_anew() {
 }
 
 /// Lays down a directory as an earlier version left it when it was killed.
-fn unpack(format: &str, dir: &Path) {
+pub(super) fn unpack(format: &str, dir: &Path) {
     fs::create_dir_all(dir.join("sled/blobs")).unwrap();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store");
     for entry in fs::read_dir(fixtures.join(format)).unwrap() {

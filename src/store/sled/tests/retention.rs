@@ -432,3 +432,59 @@ fn what_is_erased_is_gone_with_its_links_and_its_row() {
     }
     assert_eq!(store.sweep(), Err(StoreError::Closed));
 }
+
+#[test]
+fn what_has_no_day_counts_from_the_day_on_which_it_was_first_opened() {
+    let dated = Dated::new(Retention {
+        records: days(7),
+        ..Retention::default()
+    });
+    damage::unpack("format-2", dated.dir.path());
+    dated.set(3);
+    dated.open().close().unwrap();
+    for (day, left) in [(10, 44), (11, 0)] {
+        dated.set(day);
+        let store = dated.open();
+        dated.swept(&store);
+        assert_eq!(present(&store, 0..44), Ok(left), "day {day}");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_sweep_that_fails_or_is_stopped_leaves_the_store_as_it_was() {
+    let dated = Dated::new(Retention::default());
+    let store = dated.open();
+    play(&store, 0);
+    // Something that can't be removed is where the copy should be.
+    let draft = dated.dir.path().join("sweep.new");
+    fs::write(&draft, b"in the way").unwrap();
+    let error = store.sweep().unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+    assert!(!store.degraded());
+    play(&store, 1);
+    fs::remove_file(&draft).unwrap();
+    assert_eq!(store.sweep(), Ok(0));
+    store.close().unwrap();
+    for round in 0..6 {
+        let store = dated.open();
+        std::thread::scope(|scope| {
+            let sweeping = scope.spawn(|| store.sweep());
+            std::thread::sleep(Duration::from_millis(round * 9));
+            store.close().unwrap();
+            let swept = sweeping.join().unwrap();
+            assert!(
+                matches!(swept, Ok(0) | Err(StoreError::Closed)),
+                "{swept:?}"
+            );
+        });
+        assert!(!draft.exists());
+        let opened = open(dated.dir.path());
+        assert!(opened.report.clean, "{round}");
+        assert_eq!(
+            present(&opened.store, 0..turns(2).start),
+            Ok(2 * TURNS as usize)
+        );
+        opened.store.close().unwrap();
+    }
+}
