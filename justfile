@@ -73,8 +73,9 @@ bench *names:
     cargo bench {{ if names == "" { "" } else { "--bench " + names } }}
 
 # 200,000 turns with faults, kills and bad clients, half an hour: nothing may be lost, leak or grow.
-soak sessions="20000":
-    SOAK_SESSIONS={{sessions}} cargo bench --bench soak
+# `just soak 20000 redis` keeps the records in a server, which is killed as well.
+soak sessions="20000" store="sled":
+    SOAK_STORE={{store}} SOAK_SESSIONS={{sessions}} cargo bench --bench soak
 
 # The crate's documentation.
 doc:

@@ -17,6 +17,9 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
+/// How long a connection lives that owes an answer. Who asks has less patience, so this only frees
+/// what nobody waits for.
+const GIVEN_UP: Duration = Duration::from_secs(120);
 /// How often a cluster's client tries a command again by itself, while the cluster moves.
 const CLUSTER_TRIES: u32 = 3;
 /// About how many names a server looks at for one answer of a walk over all.
@@ -52,12 +55,21 @@ impl Connector {
     /// failure the connection is given up, because the server may have become a replica, or another
     /// one may answer at its address.
     pub(super) async fn ask(&self, commands: Vec<Cmd>) -> RedisResult<Vec<Value>> {
+        self.ask_within(self.limit, commands).await
+    }
+
+    /// The same with another limit for the answer, because there is much to send.
+    pub(super) async fn ask_within(
+        &self,
+        limit: Duration,
+        commands: Vec<Cmd>,
+    ) -> RedisResult<Vec<Value>> {
         // To nothing there is no answer.
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         let commands: Arc<[Cmd]> = commands.into();
-        self.with(|mut connection| {
+        self.with(limit, |mut connection| {
             let commands = Arc::clone(&commands);
             async move { connection.ask(&commands).await }
         })
@@ -70,15 +82,19 @@ impl Connector {
     pub(super) async fn replicated(&self, replicas: u8) -> RedisResult<u8> {
         let patience = self.limit / 2;
         let had = self
-            .with(|mut connection| async move { connection.replicated(replicas, patience).await })
+            .with(self.limit, |mut connection| async move {
+                connection.replicated(replicas, patience).await
+            })
             .await?;
         Ok(u8::try_from(had).unwrap_or(u8::MAX))
     }
 
     /// The masters that hold the keys.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Master>> {
-        self.with(|mut connection| async move { connection.masters().await })
-            .await
+        self.with(self.limit, |mut connection| async move {
+            connection.masters().await
+        })
+        .await
     }
 
     /// Some names of keys that fit a pattern, and where the next ones begin: 0 if there are no more.
@@ -96,7 +112,7 @@ impl Connector {
             .arg("COUNT")
             .arg(NAMES_AT_ONCE);
         let answer = self
-            .with(|mut connection| {
+            .with(self.limit, |mut connection| {
                 let (master, scan) = (master.clone(), scan.clone());
                 async move { connection.ask_one(&master, scan).await }
             })
@@ -107,7 +123,7 @@ impl Connector {
     /// Works with the open connection, or opens one. A connection that was open may have died
     /// unnoticed, with a server that is running again by now. The work is then done once more with a
     /// new one.
-    async fn with<T, F>(&self, work: impl Fn(Connection) -> F) -> RedisResult<T>
+    async fn with<T, F>(&self, limit: Duration, work: impl Fn(Connection) -> F) -> RedisResult<T>
     where
         F: Future<Output = RedisResult<T>>,
     {
@@ -121,7 +137,7 @@ impl Connector {
                 outcome => outcome,
             }
         };
-        let outcome = tokio::time::timeout(self.limit, work).await;
+        let outcome = tokio::time::timeout(limit, work).await;
         let late = |_| RedisError::from((ErrorKind::Io, "no answer in time"));
         let outcome = outcome.map_err(late).and_then(|outcome| outcome);
         if outcome.is_err() {
@@ -154,7 +170,7 @@ impl Connection {
     async fn open(urls: &[String], limit: Duration) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(limit))
-            .set_response_timeout(Some(limit));
+            .set_response_timeout(Some(GIVEN_UP));
         let mut failed = RedisError::from((ErrorKind::InvalidClientConfig, "no url is given"));
         for url in urls {
             let client = Client::open(url.as_str())?;
@@ -177,8 +193,8 @@ impl Connection {
             }
             let client = ClusterClient::builder(urls.iter().map(String::as_str))
                 .connection_timeout(limit)
-                .response_timeout(limit)
-                .overall_response_timeout(Some(limit))
+                .response_timeout(GIVEN_UP)
+                .overall_response_timeout(Some(GIVEN_UP))
                 .retries(CLUSTER_TRIES)
                 .build()?;
             return client.get_async_connection().await.map(Self::Cluster);

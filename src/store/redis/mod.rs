@@ -47,6 +47,8 @@ const READ_LIMIT: Duration = Duration::from_millis(1_500);
 /// How long a write waits for an answer before it is sent again.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(DAY_SECONDS);
+/// How much longer for each MiB that is written.
+const WRITE_RATE: Duration = Duration::from_secs(1);
 /// How many of the blobs that links lead to are read with them, because they are nearly always asked
 /// for next. Of the others it is only asked whether they are stored.
 const READ_AHEAD: usize = 16;
@@ -444,11 +446,13 @@ impl Shared {
         })
     }
 
-    async fn ask_to_write(&self, commands: Vec<Cmd>) -> RedisResult<()> {
+    /// Sends commands of so many bytes, and waits longer for the answer to many.
+    async fn ask_to_write(&self, commands: Vec<Cmd>, bytes: usize) -> RedisResult<()> {
         self.write_trips.fetch_add(1, Ordering::Relaxed);
-        self.writes.ask(commands).await?;
-        let mut trouble = self.trouble.lock();
-        (trouble.write, trouble.few_replicas) = (None, false);
+        let more = WRITE_RATE.saturating_mul(u32::try_from(bytes >> 20).unwrap_or(u32::MAX));
+        self.writes.ask_within(WRITE_LIMIT + more, commands).await?;
+        // A server that takes writes answers reads as well.
+        *self.trouble.lock() = Trouble::default();
         Ok(())
     }
 

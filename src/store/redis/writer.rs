@@ -77,7 +77,8 @@ impl Writer {
                 }
             }
         }
-        let replicated = self.send(commands).await;
+        let bytes = written.iter().map(|job| job.batch.size()).sum();
+        let replicated = self.send(commands, bytes).await;
         for Job { batch, acknowledge } in written {
             self.shared.remember(&batch);
             self.shared.settle(&batch, replicated.is_ok());
@@ -89,11 +90,11 @@ impl Writer {
     ///
     /// # Errors
     /// [`StoreError::Unreplicated`] if the server has them, but too few replicas do.
-    async fn send(&self, commands: Vec<Cmd>) -> Result<(), StoreError> {
+    async fn send(&self, commands: Vec<Cmd>, bytes: usize) -> Result<(), StoreError> {
         let shared = &self.shared;
         let mut pause = FIRST_PAUSE;
         let mut told = false;
-        while let Err(error) = shared.ask_to_write(commands.clone()).await {
+        while let Err(error) = shared.ask_to_write(commands.clone(), bytes).await {
             let error = shared.failed("writing to", &error);
             if !told {
                 tracing::warn!(%error, "what is to be stored waits in memory until the store takes it");
