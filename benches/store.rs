@@ -1,5 +1,5 @@
 //! What a durable turn costs against the floor of the same disk, measured in the same run, and
-//! how long a large store takes to open. It prints ratios; it asserts nothing.
+//! how long a large store takes to open and to sweep. It prints ratios; it asserts nothing.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll::model::{Digest, blob_id};
-use plimsoll::store::{Backend, Batch, Link, Store, StoreSettings};
+use plimsoll::store::{Backend, Batch, Link, Listed, Store, StoreSettings};
 
 #[path = "../tests/servers/redis.rs"]
 #[allow(dead_code, reason = "tests need more of it")]
@@ -38,7 +38,8 @@ fn main() {
     opens(dir.path());
 }
 
-/// A turn record of about 1.5 KB, half of it digests, and its four links.
+/// A turn record of about 1.5 KB, half of it digests, its four links, and the row of its session,
+/// which has four hundred turns.
 fn turn(number: u64) -> Batch {
     let mut bytes = vec![0; 500];
     let mut hasher = blake3::Hasher::new();
@@ -63,9 +64,16 @@ fn turn(number: u64) -> Batch {
             turn,
         })
         .collect();
+    let row = Listed {
+        session: Digest::of(&[b"session", &(number / 400).to_le_bytes()]),
+        at: number,
+        id,
+        row: Bytes::from(vec![7; 280]),
+    };
     Batch {
         blobs: vec![(id, Bytes::from(bytes))],
         links,
+        listed: Some(row),
         ..Batch::default()
     }
 }
@@ -296,6 +304,7 @@ fn opens(dir: &Path) {
         );
         store.close().unwrap();
     }
+    sweeps(&data);
     let data = dir.join("killed");
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(FILL, &data)
@@ -309,6 +318,47 @@ fn opens(dir: &Path) {
     child.wait().unwrap();
     let (store, took) = open(&data);
     println!("open after kill -9: {:.0} ms", took.as_secs_f64() * 1e3);
+    store.close().unwrap();
+}
+
+/// A sweep of the large store, with one producer and one reader beside it.
+fn sweeps(data: &Path) {
+    let (store, _) = open(data);
+    let began = Instant::now();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let going = || !done.load(std::sync::atomic::Ordering::Relaxed);
+    let (took, committed, read) = std::thread::scope(|scope| {
+        let commits = scope.spawn(|| {
+            let (runtime, mut slowest) = (runtime(), 0.0_f64);
+            for number in (TURNS..).take_while(|_| going()) {
+                let began = Instant::now();
+                runtime.block_on(store.commit(turn(number))).unwrap();
+                slowest = slowest.max(micros(began));
+            }
+            slowest
+        });
+        let reads = scope.spawn(|| {
+            let (first, mut slowest) = (turn(0).links, 0.0_f64);
+            while going() {
+                let began = Instant::now();
+                let keys: Vec<Digest> = first.iter().map(|link| link.key).collect();
+                assert_eq!(store.links(&keys).unwrap().concat().len(), 4);
+                slowest = slowest.max(micros(began));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            slowest
+        });
+        store.sweep().unwrap();
+        let took = began.elapsed();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        (took, commits.join().unwrap(), reads.join().unwrap())
+    });
+    println!(
+        "sweep of {TURNS} turns: {:.1} s; slowest commit meanwhile {:.0} ms, slowest read {:.0} ms",
+        took.as_secs_f64(),
+        committed / 1e3,
+        read / 1e3
+    );
     store.close().unwrap();
 }
 

@@ -161,8 +161,14 @@ fn what_a_text_says_to_raise_can_be_raised() {
 #[test]
 fn every_flag_that_a_text_names_exists() {
     let commands = Cli::command();
-    let all = commands.get_subcommands().chain([&commands]);
+    let mut all = vec![&commands];
+    let mut at = 0;
+    while let Some(command) = all.get(at).copied() {
+        all.extend(command.get_subcommands());
+        at += 1;
+    }
     let flags: BTreeSet<String> = all
+        .into_iter()
         .flat_map(clap::Command::get_arguments)
         .filter_map(|argument| argument.get_long().map(str::to_owned))
         .collect();

@@ -16,7 +16,6 @@ use super::archive::Archive;
 use super::committer::Committer;
 use super::journal;
 use super::kept::Limits;
-use super::open::DataDirectory;
 use super::shared::Engine;
 use super::sweep::{Fresh, Sweep, Swept};
 use super::trees::{Counts, Trees};
@@ -207,7 +206,7 @@ impl Committer {
                 fresh,
                 until,
                 removed,
-            } => self.replace(fresh, until, today).map(|()| removed),
+            } => self.replace(*fresh, until, today).map(|()| removed),
         });
         let ended = ended.and_then(|removed| {
             if asks.iter().any(|ask| !ask.erased.is_empty()) {
@@ -294,47 +293,42 @@ impl Committer {
     }
 
     /// Completes a copy with what was written since, and puts it in the place of the store.
-    fn replace(&mut self, counts: Counts, until: u64, today: u16) -> Result<(), StoreError> {
+    fn replace(&mut self, mut fresh: Fresh, until: u64, today: u16) -> Result<(), StoreError> {
         self.flush_first()?;
         let shared = Arc::clone(&self.shared);
         let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
-        let place = DataDirectory::new(&shared.place.draft());
-        let mut fresh = Fresh::open(place, &shared.settings, counts)?;
         fresh.follow(&shared, archive.file(), (until, archive.end()), &|| Ok(()))?;
         let counts = fresh.finish(self.group, today)?;
         shared.place.promote()?;
         self.switch(counts)
     }
 
-    /// Exchanges the engine and the archive for those of a copy. If that can't be finished, the
-    /// next start does.
+    /// Exchanges the engine and the archive for those of a copy. Readers go on with the old engine
+    /// until the new one is open: its files have other names by then, but it holds them open. If the
+    /// exchange can't be finished, the next start does.
     fn switch(&mut self, counts: Counts) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let place = &shared.place;
-        let mut engine = shared.engine.write();
-        if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
-            // All that it holds is in the copy, or too old.
-            let _ = trees.shut(place.engine());
-        }
         let opened = place.adopt().and_then(|_| {
             let archive = Archive::open(place.dir()).map_err(place.error("opening the archive in"));
             Ok((Trees::open(place.engine(), &shared.settings)?, archive?))
         });
-        match opened {
-            Ok((trees, archive)) => {
-                self.archive = archive.map(|mut archive| {
-                    archive.last = self.group;
-                    archive
-                });
-                *engine = Engine::Open(trees);
-            }
+        let (trees, archive) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
-                drop(engine);
                 self.give_up(error.clone());
                 return Err(error);
             }
+        };
+        let old = std::mem::replace(&mut *shared.engine.write(), Engine::Open(trees));
+        if let Engine::Open(old) = old {
+            // All that it holds is in the copy, or too old.
+            let _ = old.shut(place.engine());
         }
-        drop(engine);
+        self.archive = archive.map(|mut archive| {
+            archive.last = self.group;
+            archive
+        });
         self.counts = counts;
         self.flushed = self.position().archived;
         (self.wrote, self.behind) = (true, false);

@@ -31,7 +31,8 @@ impl DataDirectory {
             .map_err(self.error("finishing a sweep in"))
     }
 
-    /// Puts a copy that counts in its place. Returns whether there was one. No engine may be open.
+    /// Puts a copy that counts in its place. Returns whether there was one. An engine that
+    /// is open may go on to read, and to be closed, but not to write.
     pub(super) fn adopt(&self) -> Result<bool, StoreError> {
         self.move_in().map_err(self.error("finishing a sweep in"))
     }

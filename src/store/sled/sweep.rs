@@ -32,7 +32,7 @@ const PART_BYTES: usize = 256 << 10;
 /// The thread goes on until no more than this was written since its last look at the archive.
 const LEFT_BYTES: u64 = 256 << 10;
 /// How many bytes a copy's engine takes between two flushes.
-const FLUSH_BYTES: usize = 256 << 10;
+const FLUSH_BYTES: usize = 2 << 20;
 /// The cache of a copy's engine, in MiB.
 const CACHE_MB: u32 = 16;
 /// How often it looks at most. A store that is written faster than it is copied is left to the
@@ -62,7 +62,7 @@ pub(super) enum Swept {
     Nothing,
     /// A copy was made, which has everything in the archive up to a place.
     Copied {
-        fresh: Counts,
+        fresh: Box<Fresh>,
         until: u64,
         removed: u64,
     },
@@ -88,10 +88,8 @@ impl Sweep {
                 break;
             }
         }
-        let counts = fresh.counts;
-        fresh.rest(&self.shared.settings)?;
         Ok(Swept::Copied {
-            fresh: counts,
+            fresh: Box::new(fresh.rest(&self.shared.settings)?),
             until,
             removed,
         })
@@ -158,7 +156,7 @@ pub(super) struct Fresh {
     place: DataDirectory,
     trees: Trees,
     archive: Archive,
-    pub(super) counts: Counts,
+    counts: Counts,
     /// About how many bytes its engine was handed since it was flushed.
     unflushed: usize,
 }
@@ -175,19 +173,6 @@ impl Fresh {
         place.prepare().map_err(place.error("creating"))?;
         let archive = Archive::begin(place.dir()).map_err(place.error("writing"))?;
         Self::with(place, archive, settings, Counts::default())
-    }
-
-    /// Opens one that was closed.
-    pub(super) fn open(
-        place: DataDirectory,
-        settings: &StoreSettings,
-        counts: Counts,
-    ) -> Result<Self, StoreError> {
-        let archive = Archive::open(place.dir()).map_err(place.error("reading"))?;
-        let archive = archive.ok_or_else(|| StoreError::Corrupt {
-            detail: "a sweep's copy has no archive".to_owned(),
-        })?;
-        Self::with(place, archive, settings, counts)
     }
 
     fn with(
@@ -323,15 +308,14 @@ impl Fresh {
         Ok(())
     }
 
-    /// Closes it for a while, with everything on the disk, so that it opens quickly.
-    fn rest(self, settings: &StoreSettings) -> Result<(), StoreError> {
+    /// Puts everything on the disk, and opens it again: the engine writes its page table only when it
+    /// opens, and without one the committer would have to wait until the whole log was read.
+    fn rest(self, settings: &StoreSettings) -> Result<Self, StoreError> {
         let engine = self.place.engine().to_owned();
-        self.trees.put_position(&engine, Position::default())?;
         self.trees.sync(&engine)?;
         self.archive.sync().map_err(self.place.error("syncing"))?;
         self.trees.shut(&engine)?;
-        // The engine writes its page table only when it opens.
-        Trees::open(&engine, settings)?.shut(&engine)
+        Self::with(self.place, self.archive, settings, self.counts)
     }
 
     /// Closes it with everything on the disk, up to a group. It can then take its place.
