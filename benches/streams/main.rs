@@ -178,6 +178,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     plimsoll::ingress::descriptors::raise().unwrap();
+    // The client that reads the metrics needs a default, although it speaks no TLS.
+    let _already = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     if asked(PROVIDER) {
         runtime.block_on(provide());

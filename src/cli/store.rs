@@ -66,7 +66,8 @@ struct EraseArgs {
 /// stopped is begun again with the same command. A data directory must not be in use.
 #[derive(Debug, Args)]
 struct CopyArgs {
-    /// The store to read: sled:DIRECTORY, redis://HOST:PORT or rediss://HOST:PORT.
+    /// The store to read: sled:DIRECTORY, redis://HOST:PORT, rediss://HOST:PORT, or redis for the
+    /// configured store.url, whose password then shows in no list of processes.
     from: String,
     /// The store to write, in the same form.
     to: String,
@@ -214,6 +215,10 @@ fn copy(args: &CopyArgs) -> anyhow::Result<ExitCode> {
         );
     };
     let copied = store::copy(&from, &to, &mut told);
+    // What is compared must not come from the memory of whoever wrote it.
+    let written = to.close();
+    let to = open(&to_settings, &args.to)?;
+    let copied = copied.and_then(|copied| written.map(|()| copied));
     let found = copied.and_then(|copied| Ok((copied, store::lacking(&from, &to)?)));
     // What was acknowledged is safe, however the stores close.
     let _closed = (from.close(), to.close());
@@ -272,9 +277,11 @@ fn named(settings: &StoreSettings, text: &str) -> anyhow::Result<StoreSettings> 
     let mut settings = settings.clone();
     if let Some(path) = text.strip_prefix("sled:").filter(|path| !path.is_empty()) {
         (settings.backend, settings.path) = (Backend::Sled, path.into());
-    } else if text.split(',').all(is_redis_url) {
+    } else if text == "redis" && !settings.redis.urls.is_empty() {
         settings.backend = Backend::Redis;
-        settings.redis.urls = text.split(',').map(str::to_owned).collect();
+    } else if text.split(',').map(str::trim).all(is_redis_url) {
+        settings.backend = Backend::Redis;
+        settings.redis.urls = text.split(',').map(|url| url.trim().to_owned()).collect();
     } else {
         // The text may hold a password.
         anyhow::bail!("a store is named like sled:./data, redis://HOST:PORT or rediss://HOST:PORT");

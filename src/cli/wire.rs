@@ -165,6 +165,8 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
                 .collect(),
             prefix: config.store.prefix.clone(),
             replicas: config.store.replicas,
+            // Whoever waits for a look-up has a little more patience, so that it learns the reason.
+            patience: config.store.read_wait * 3 / 4,
         },
         cache_mb: config.store.cache_mb,
         retention: config.store.retention,

@@ -3,7 +3,7 @@
 //!
 //! A copy that was stopped is begun again: what the target has is not written twice.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::model::Digest;
 
@@ -14,6 +14,8 @@ use super::{MEMBERS, Store};
 
 /// How many batches may be on their way to the target.
 const ON_THE_WAY: usize = 16;
+/// How many bytes of them, unless a single batch has more.
+const BYTES_ON_THE_WAY: usize = 16 << 20;
 
 /// Members of a set: turn and id.
 type Members = Vec<(u32, Digest)>;
@@ -60,7 +62,7 @@ impl Lacking {
 /// Any error of either store. What was copied by then stays.
 pub fn copy(from: &Store, to: &Store, told: &mut dyn FnMut(Copied)) -> Result<Copied, StoreError> {
     let mut copied = Copied::default();
-    let mut on_the_way: VecDeque<Ticket> = VecDeque::new();
+    let mut on_the_way: VecDeque<(Ticket, usize)> = VecDeque::new();
     from.each(&mut |mut batch| {
         let ids: Vec<Digest> = batch.blobs.iter().map(|(id, _)| *id).collect();
         let mut there = to.blobs(&ids)?.into_iter().map(|blob| blob.is_some());
@@ -71,11 +73,17 @@ pub fn copy(from: &Store, to: &Store, told: &mut dyn FnMut(Copied)) -> Result<Co
         copied.rows += u64::from(batch.listed.is_some());
         // Blobs that are there are named again, so that they live as long as what is written now.
         batch.renewed = ids;
-        // The queue of a store is longer than this, so it takes the batch.
-        if on_the_way.len() >= ON_THE_WAY {
+        // The queue of a store takes more than this.
+        let size = batch.size();
+        let bytes =
+            |way: &VecDeque<(Ticket, usize)>| way.iter().map(|(_, size)| size).sum::<usize>();
+        while on_the_way.len() >= ON_THE_WAY || bytes(&on_the_way) + size > BYTES_ON_THE_WAY {
+            if on_the_way.is_empty() {
+                break;
+            }
             wait_for_first(&mut on_the_way)?;
         }
-        on_the_way.push_back(to.commit(batch));
+        on_the_way.push_back((to.commit(batch), size));
         told(copied);
         Ok(())
     })?;
@@ -85,8 +93,9 @@ pub fn copy(from: &Store, to: &Store, told: &mut dyn FnMut(Copied)) -> Result<Co
     Ok(copied)
 }
 
-fn wait_for_first(on_the_way: &mut VecDeque<Ticket>) -> Result<(), StoreError> {
-    on_the_way.pop_front().map_or(Ok(()), Ticket::wait)
+fn wait_for_first(on_the_way: &mut VecDeque<(Ticket, usize)>) -> Result<(), StoreError> {
+    let first = on_the_way.pop_front();
+    first.map_or(Ok(()), |(ticket, _)| ticket.wait())
 }
 
 /// Compares a copy with its source: every blob byte for byte, every link that leads to something,
@@ -95,12 +104,13 @@ fn wait_for_first(on_the_way: &mut VecDeque<Ticket>) -> Result<(), StoreError> {
 /// # Errors
 /// Any error of either store.
 pub fn lacking(from: &Store, to: &Store) -> Result<Lacking, StoreError> {
-    let mut lacking = Lacking::default();
+    // Something may be handed over twice, and counts once.
+    let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
     from.each(&mut |batch| {
         let ids: Vec<Digest> = batch.blobs.iter().map(|(id, _)| *id).collect();
         let copies = to.blobs(&ids)?.into_iter().zip(&batch.blobs);
         let differ = copies.filter(|(copy, (_, value))| copy.as_ref() != Some(value));
-        lacking.blobs += differ.count() as u64;
+        blobs.extend(differ.map(|(_, (id, _))| *id));
         let keys: BTreeSet<Digest> = batch.links.iter().map(|link| link.key).collect();
         let keys: Vec<Digest> = keys.into_iter().collect();
         let read = from.links(&keys)?.into_iter().zip(to.links(&keys)?);
@@ -113,15 +123,18 @@ pub fn lacking(from: &Store, to: &Store) -> Result<Lacking, StoreError> {
                 set.contains(&member) && copy.len() < MEMBERS && !copy.contains(&member)
             })
         };
-        lacking.links += batch.links.iter().filter(is_lacking).count() as u64;
+        links.extend(batch.links.iter().filter(is_lacking).copied());
         Ok(())
     })?;
     let copies = times(to)?;
     let later = |session: &Digest, at: u64| copies.get(session).is_some_and(|copy| *copy >= at);
     let rows = times(from)?;
     let differ = rows.iter().filter(|(session, at)| !later(session, **at));
-    lacking.rows = differ.count() as u64;
-    Ok(lacking)
+    Ok(Lacking {
+        blobs: blobs.len() as u64,
+        links: links.len() as u64,
+        rows: differ.count() as u64,
+    })
 }
 
 /// The time of each session's row.

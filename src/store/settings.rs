@@ -28,6 +28,8 @@ pub struct RedisSettings {
     pub prefix: String,
     /// How many replicas must have a write before it counts as durable.
     pub replicas: u8,
+    /// How long a read waits for an answer.
+    pub patience: Duration,
 }
 
 impl std::fmt::Debug for RedisSettings {
@@ -45,6 +47,7 @@ impl Default for RedisSettings {
             urls: Vec::new(),
             prefix: "plimsoll".to_owned(),
             replicas: 0,
+            patience: Duration::from_millis(1_500),
         }
     }
 }

@@ -85,7 +85,7 @@ impl Nginx {
             .write_all(config.as_bytes())
             .unwrap();
         // The shell ends it when the test process has gone, however that happened.
-        let shell = Command::new("sh")
+        let mut shell = Command::new("sh")
             .args([
                 "-c",
                 "nginx -p . -c nginx.conf & read _; kill $!; wait",
@@ -97,7 +97,8 @@ impl Nginx {
             .unwrap();
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "nginx did not start");
+            let runs = shell.try_wait().unwrap().is_none();
+            assert!(runs && begun.elapsed() < PATIENCE, "nginx did not start");
             std::thread::sleep(Duration::from_millis(20));
         }
         Self {

@@ -179,6 +179,8 @@ async fn play(recordings: &[Recording], streamed: bool, replicas: bool) -> (Sent
                 let post = post.header("content-type", "application/json");
                 let response = post.body(request.body.clone()).send().await.unwrap();
                 let status = response.status().as_u16();
+                let failed = response.headers().get("x-plimsoll-fail-open");
+                assert_eq!(failed, None, "turn {turn}");
                 (status, response.bytes().await.unwrap().to_vec())
             };
             if turn % TWICE == TWICE - 1 {
@@ -338,8 +340,8 @@ fn first_difference(left: &[Bytes], right: &[Bytes]) -> String {
     } else {
         right
     };
-    let Some((left, right)) = pair.or_else(|| Some((more.get(more.len() - 2)?, more.last()?)))
-    else {
+    let before = more.len().checked_sub(2).and_then(|at| more.get(at));
+    let Some((left, right)) = pair.or_else(|| Some((before?, more.last()?))) else {
         return "one has more bodies".to_owned();
     };
     let at = left

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_ok};
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -78,15 +78,20 @@ impl Connector {
 
     /// Waits until `replicas` replicas have what this connection wrote, for at most half of the time
     /// that an answer may take. Returns how many have it. In a cluster this is the lowest number of
-    /// all masters.
+    /// all masters. A connection that died since then says nothing of what it wrote, so no other one
+    /// is asked.
     pub(super) async fn replicated(&self, replicas: u8) -> RedisResult<u8> {
         let patience = self.limit / 2;
-        let had = self
-            .with(self.limit, |mut connection| async move {
-                connection.replicated(replicas, patience).await
-            })
-            .await?;
-        Ok(u8::try_from(had).unwrap_or(u8::MAX))
+        let Some(mut connection) = self.open.lock().await.clone() else {
+            return Ok(0);
+        };
+        let asked = connection.replicated(replicas, patience);
+        let had = tokio::time::timeout(self.limit, asked).await;
+        let had = had.unwrap_or_else(|_| Err((ErrorKind::Io, "no answer in time").into()));
+        if had.is_err() {
+            self.give_up().await;
+        }
+        Ok(u8::try_from(had?).unwrap_or(u8::MAX))
     }
 
     /// The masters that hold the keys.
@@ -168,38 +173,45 @@ pub(super) struct Master(Option<(String, u16)>);
 impl Connection {
     /// Asks the first server that answers what it is, and connects to it or to its cluster.
     async fn open(urls: &[String], limit: Duration) -> RedisResult<Self> {
+        // A server that does not answer must not use up the time of the others.
+        let connecting = limit / 3;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(limit))
+            .set_connection_timeout(Some(connecting))
             .set_response_timeout(Some(GIVEN_UP));
-        let mut failed = RedisError::from((ErrorKind::InvalidClientConfig, "no url is given"));
-        for url in urls {
-            let client = Client::open(url.as_str())?;
-            let mut one = match client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-            {
-                Ok(one) => one,
-                Err(error) => {
-                    failed = error;
-                    continue;
-                }
-            };
-            let asked: RedisResult<String> =
-                redis::cmd("INFO").arg("server").query_async(&mut one).await;
-            // A server that may not be asked is taken for what most are.
-            let in_cluster = asked.is_ok_and(|info| info.contains("redis_mode:cluster"));
-            if !in_cluster {
-                return Ok(Self::One(one));
-            }
-            let client = ClusterClient::builder(urls.iter().map(String::as_str))
-                .connection_timeout(limit)
-                .response_timeout(GIVEN_UP)
-                .overall_response_timeout(Some(GIVEN_UP))
-                .retries(CLUSTER_TRIES)
-                .build()?;
-            return client.get_async_connection().await.map(Self::Cluster);
+        let probes = urls.iter().map(|url| Box::pin(Self::probe(url, &config)));
+        let probes: Vec<_> = probes.collect();
+        if probes.is_empty() {
+            return Err((ErrorKind::InvalidClientConfig, "no url is given").into());
         }
-        Err(failed)
+        let ((one, in_cluster), _) = select_ok(probes).await?;
+        if !in_cluster {
+            return Ok(Self::One(one));
+        }
+        let client = ClusterClient::builder(urls.iter().map(String::as_str))
+            .connection_timeout(connecting)
+            .response_timeout(GIVEN_UP)
+            .overall_response_timeout(Some(GIVEN_UP))
+            .retries(CLUSTER_TRIES)
+            .build()?;
+        client.get_async_connection().await.map(Self::Cluster)
+    }
+
+    /// Connects to a server, and asks whether it belongs to a cluster.
+    async fn probe(
+        url: &str,
+        config: &AsyncConnectionConfig,
+    ) -> RedisResult<(MultiplexedConnection, bool)> {
+        let client = Client::open(url)?;
+        let mut one = client
+            .get_multiplexed_async_connection_with_config(config)
+            .await?;
+        let mut info = redis::cmd("INFO");
+        let asked: RedisResult<String> = info.arg("server").query_async(&mut one).await;
+        // A server that may not be asked is taken for what most are.
+        Ok((
+            one,
+            asked.is_ok_and(|info| info.contains("redis_mode:cluster")),
+        ))
     }
 
     async fn ask(&mut self, commands: &[Cmd]) -> RedisResult<Vec<Value>> {

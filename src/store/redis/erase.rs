@@ -14,7 +14,7 @@ use crate::model::Digest;
 use super::super::batch::Link;
 use super::super::error::StoreError;
 use super::keys::Keys;
-use super::{READ_LIMIT, ReadError, RedisStore, WRITE_LIMIT, members};
+use super::{ReadError, RedisStore, WRITE_LIMIT, members};
 
 /// How many links are looked at before those that lead to nothing are removed.
 const LINKS_AT_ONCE: usize = 100_000;
@@ -36,7 +36,7 @@ impl RedisStore {
                 .iter()
                 .filter(|answer| **answer == Value::Int(1))
                 .count() as u64;
-            self.write(some.iter().flat_map(|id| keys.remove_row(id)).collect())?;
+            self.write(some.iter().map(|id| keys.remove_row(id)).collect())?;
             for id in some {
                 self.shared.cache.remove(id);
             }
@@ -44,8 +44,7 @@ impl RedisStore {
         let erased: HashSet<Digest> = ids.into_iter().collect();
         let mut links = Vec::new();
         self.each_answer('l', Keys::read_set, |key, set| {
-            let unreadable = |error| self.shared.error("reading from", &error, READ_LIMIT);
-            let set = members(set).map_err(unreadable)?;
+            let set = members(set).map_err(|error| self.unreadable(&error))?;
             links.extend(set.into_iter().map(|(turn, id)| Link { key, id, turn }));
             if links.len() >= LINKS_AT_ONCE {
                 self.remove_dangling(std::mem::take(&mut links), &erased)?;
@@ -53,6 +52,7 @@ impl RedisStore {
             Ok(())
         })?;
         self.remove_dangling(links, &erased)?;
+        self.unlist_what_has_no_row()?;
         self.shared.swept.fetch_add(removed, Ordering::Relaxed);
         Ok(removed)
     }
@@ -69,10 +69,40 @@ impl RedisStore {
             dangling = self.dangling(dangling)?;
         }
         for some in dangling.chunks(COMMANDS_AT_ONCE) {
-            let links = some.iter().map(|link| self.shared.keys.remove_link(link));
-            self.write(links.collect())?;
+            let keys = &self.shared.keys;
+            self.write(some.iter().map(|link| keys.remove_link(link)).collect())?;
+        }
+        // A write that was sent again in between may have brought a blob, after its link.
+        let gone: HashSet<Link> = self.dangling(dangling.clone())?.into_iter().collect();
+        let back = dangling.iter().filter(|link| !gone.contains(link));
+        let back: Vec<Cmd> = back.map(|link| self.shared.keys.write_link(link)).collect();
+        for some in back.chunks(COMMANDS_AT_ONCE) {
+            self.write(some.to_vec())?;
         }
         Ok(())
+    }
+
+    /// Takes sessions out of the list whose rows have been too old.
+    fn unlist_what_has_no_row(&self) -> Result<(), StoreError> {
+        let mut before = None;
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let page = self.wait(async move {
+                let places = shared.places_before(before, COMMANDS_AT_ONCE).await?;
+                let sessions: Vec<Digest> = places.iter().map(|(_, session)| *session).collect();
+                let rows = shared.rows_of(&sessions).await?;
+                Ok(places.into_iter().zip(rows).collect::<Vec<_>>())
+            })?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            before = Some(*last);
+            let gone = page.iter().filter(|(_, row)| row.is_none());
+            self.write(
+                gone.map(|((_, session), _)| self.shared.keys.unlist(session))
+                    .collect(),
+            )?;
+        }
     }
 
     /// Those links whose blob is not stored.
@@ -90,7 +120,8 @@ impl RedisStore {
 
     /// Sends commands that change something, and waits for the answers.
     fn write(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, StoreError> {
+        // The writer's own connection stays as it is: what replicas have is asked of it.
         let shared = Arc::clone(&self.shared);
-        self.wait(async move { shared.writes.ask(commands).await.map_err(ReadError::from) })
+        self.wait(async move { shared.reads.ask(commands).await.map_err(ReadError::from) })
     }
 }

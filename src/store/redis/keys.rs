@@ -158,15 +158,27 @@ impl Keys {
         command
     }
 
-    /// Removes the row of a session.
-    pub(super) fn remove_row(&self, session: &Digest) -> [Cmd; 2] {
-        let mut row = redis::cmd("UNLINK");
-        row.arg(self.row(session));
+    /// Removes the row of a session, but not from the list.
+    pub(super) fn remove_row(&self, session: &Digest) -> Cmd {
+        let mut command = redis::cmd("UNLINK");
+        command.arg(self.row(session));
+        command
+    }
+
+    /// Removes a session from the list.
+    pub(super) fn unlist(&self, session: &Digest) -> Cmd {
         let mut listed = redis::cmd("ZREM");
         listed
             .arg(self.part(part_of(session)))
             .arg(session.as_bytes());
-        [row, listed]
+        listed
+    }
+
+    /// Writes a link, which changes nothing if it is there.
+    pub(super) fn write_link(&self, link: &Link) -> Cmd {
+        let mut command = redis::cmd("ZADD");
+        command.arg(self.links(&link.key)).arg(0).arg(&member(link));
+        command
     }
 
     /// Removes a link.
@@ -195,20 +207,13 @@ impl Keys {
             .arg(listed.at)
             .arg(listed.session.as_bytes());
         let mut commands = vec![put, trim, list];
-        if let Some(age) = age {
-            let mut lives = redis::cmd("EXPIRE");
-            lives.arg(name).arg(age);
-            // The list forgets sessions whose rows have expired.
-            let mut forget = redis::cmd("ZREMRANGEBYSCORE");
-            let oldest = listed.at.saturating_sub(age.saturating_mul(1000));
-            forget.arg(part).arg("-inf").arg(format!("({oldest}"));
-            commands.extend([lives, forget]);
-        }
+        commands.push(lives(name, age));
         commands
     }
 
-    /// Writes a batch: blobs before links, so that a server that stops in between has no link
-    /// without its blob. Everything that it names lives for `age` from now on.
+    /// Writes a batch: blobs before links, so that one server that stops in between has no link
+    /// without its blob. Between those of a cluster there is no order, and readers leave such links
+    /// out. Everything that it names lives for `age` from now on.
     pub(super) fn write(
         &self,
         batch: &Batch,
@@ -227,21 +232,12 @@ impl Keys {
             }
             commands.push(command);
         }
-        let lives = |name: Vec<u8>| {
-            age.map(|age| {
-                let mut command = redis::cmd("EXPIRE");
-                command.arg(name).arg(age);
-                command
-            })
-        };
         for id in &batch.renewed {
-            commands.extend(lives(self.blob(id)));
+            commands.push(lives(self.blob(id), age));
         }
         for link in &batch.links {
-            let mut command = redis::cmd("ZADD");
-            command.arg(self.links(&link.key)).arg(0).arg(&member(link));
-            commands.push(command);
-            commands.extend(lives(self.links(&link.key)));
+            commands.push(self.write_link(link));
+            commands.push(lives(self.links(&link.key), age));
         }
         if let Some(listed) = &batch.listed {
             commands.extend(self.write_row(listed, age));
@@ -263,7 +259,7 @@ pub(super) fn blob_value(stored: &[u8]) -> Result<(BatchKind, Bytes), CodecError
     let kind = match kind {
         0 => BatchKind::Records,
         1 => BatchKind::Content,
-        _ => return Err(CodecError::Damaged),
+        kind => return Err(CodecError::Version(*kind)),
     };
     Ok((kind, codec::decode(stored)?))
 }
@@ -283,6 +279,17 @@ pub(super) fn parse_member(member: &[u8]) -> Option<(u32, Digest)> {
         u32::from_be_bytes(*turn),
         Digest(<[u8; 32]>::try_from(id).ok()?),
     ))
+}
+
+/// Lets what has this name live for so many seconds from now on, or for ever. It may have been
+/// written under another age.
+fn lives(name: Vec<u8>, age: Option<u64>) -> Cmd {
+    let mut command = redis::cmd(if age.is_some() { "EXPIRE" } else { "PERSIST" });
+    command.arg(name);
+    if let Some(age) = age {
+        command.arg(age);
+    }
+    command
 }
 
 /// The part of the list that has a session.

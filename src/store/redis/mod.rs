@@ -41,9 +41,8 @@ use connection::{Connector, servers};
 use keys::{Age, Keys, blob_value, parse_member};
 use writer::{Job, Writer};
 
-/// How long a read waits for an answer. A request waits a little longer (`store.read_wait`), and is
-/// then forwarded as it came.
-const READ_LIMIT: Duration = Duration::from_millis(1_500);
+/// After this time without another failure a failed read is no longer told.
+const TROUBLE_PASSES: Duration = Duration::from_secs(60);
 /// How long a write waits for an answer before it is sent again.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(DAY_SECONDS);
@@ -126,12 +125,12 @@ impl RedisStore {
                 doing: "starting a thread for",
                 server: server.clone(),
                 detail: error.to_string(),
-                limit: READ_LIMIT,
+                limit: settings.redis.patience,
             })?;
         let shared = Arc::new(Shared {
             keys: Keys::new(&settings.redis.prefix),
             server,
-            reads: Connector::new(urls, READ_LIMIT),
+            reads: Connector::new(urls, settings.redis.patience),
             writes: Connector::new(urls, WRITE_LIMIT),
             overlay: Mutex::default(),
             cache: of_bytes(u64::from(settings.cache_mb) << 20, None, ByBytes),
@@ -293,7 +292,7 @@ impl RedisStore {
         };
         let waited = self.shared.settings.close_wait;
         self.run(
-            async move { tokio::time::timeout(waited, closed).await.is_ok() },
+            async move { matches!(tokio::time::timeout(waited, closed).await, Ok(Ok(()))) },
             waited * 2,
         )
         .filter(|written| *written)
@@ -304,11 +303,14 @@ impl RedisStore {
     pub(super) fn health(&self) -> Health {
         let shared = &self.shared;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // One lock at a time: a guard within the value below would last until its end.
+        let waiting = shared.overlay.lock().len();
+        let memory_only = shared.trouble.lock().write.is_some();
         Health {
             mismatched: count(&shared.mismatched),
             failed: count(&shared.failed),
-            waiting: shared.overlay.lock().len(),
-            memory_only: shared.trouble.lock().write.is_some(),
+            waiting,
+            memory_only,
             refused: count(&shared.refused),
             read_trips: count(&shared.read_trips),
             write_trips: count(&shared.write_trips),
@@ -319,14 +321,16 @@ impl RedisStore {
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        let trouble = self.shared.trouble.lock();
         let waiting = self.shared.overlay.lock().len();
+        let trouble = self.shared.trouble.lock();
         let mut notes = Vec::new();
         if let Some(error) = &trouble.write {
             notes.push(format!(
                 "{error}; turns are served, and {waiting} batches wait in memory to be written"
             ));
-        } else if let Some((_, error)) = &trouble.read {
+        } else if let Some((since, error)) = &trouble.read
+            && since.elapsed() < TROUBLE_PASSES
+        {
             notes.push(format!(
                 "{error}; requests of sessions that this process has not served lately go as they came"
             ));
@@ -364,7 +368,9 @@ impl RedisStore {
         &self,
         read: impl Future<Output = Result<T, ReadError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let answer = self.run(read, READ_LIMIT * 2);
+        // A look-up may take several round trips.
+        let limit = self.shared.settings.redis.patience;
+        let answer = self.run(read, limit * 2);
         let late = || {
             ReadError::Server(RedisError::from((
                 redis::ErrorKind::Io,
@@ -379,7 +385,7 @@ impl RedisStore {
             }
             Err(ReadError::Value(error)) => Err(error.into()),
             Err(ReadError::Server(error)) => {
-                let error = self.shared.error("reading from", &error, READ_LIMIT);
+                let error = self.shared.error("reading from", &error, limit);
                 trouble.read = Some((Instant::now(), error.clone()));
                 Err(error)
             }
@@ -451,8 +457,8 @@ impl Shared {
         self.write_trips.fetch_add(1, Ordering::Relaxed);
         let more = WRITE_RATE.saturating_mul(u32::try_from(bytes >> 20).unwrap_or(u32::MAX));
         self.writes.ask_within(WRITE_LIMIT + more, commands).await?;
-        // A server that takes writes answers reads as well.
-        *self.trouble.lock() = Trouble::default();
+        let mut trouble = self.trouble.lock();
+        (trouble.write, trouble.few_replicas) = (None, false);
         Ok(())
     }
 

@@ -62,8 +62,7 @@ impl Shared {
         // A row may have expired that the list still has. More are read in its place.
         while rows.len() < most {
             let wanted = most - rows.len();
-            let mut places = self.places_before(before, wanted).await?;
-            places.truncate(wanted);
+            let places = self.places_before(before, wanted).await?;
             let Some(last) = places.last() else { break };
             before = Some(*last);
             let sessions: Vec<Digest> = places.iter().map(|(_, session)| *session).collect();
@@ -72,44 +71,47 @@ impl Shared {
         Ok(rows)
     }
 
-    /// At least `most` places behind a place, newest first, or all that there are.
-    async fn places_before(
+    /// The first `most` places behind a place, newest first.
+    pub(super) async fn places_before(
         &self,
         before: Option<Place>,
         most: usize,
     ) -> Result<Vec<Place>, ReadError> {
         let mut places = Vec::new();
-        // Each part with how many of its sessions were read.
-        let mut parts: Vec<(u8, usize)> = (0..PARTS).map(|part| (part, 0)).collect();
+        // Each part with how many of its sessions were read, and how many of them count.
+        let mut parts: Vec<(u8, usize, usize)> = (0..PARTS).map(|part| (part, 0, 0)).collect();
         while !parts.is_empty() {
             let time = before.map(|(time, _)| time);
-            let asked = parts
-                .iter()
-                .map(|&(part, from)| self.keys.read_part(part, time, from, most));
-            let answers = self.ask_to_read(asked.collect()).await?;
+            let page =
+                |&(part, from, _): &(u8, usize, usize)| self.keys.read_part(part, time, from, most);
+            let answers = self.ask_to_read(parts.iter().map(page).collect()).await?;
             let mut unread = Vec::new();
-            for ((part, from), answer) in parts.into_iter().zip(answers) {
+            for ((part, from, counted), answer) in parts.into_iter().zip(answers) {
                 let page = scored(answer)?;
-                let read = page.len();
-                let known = places.len();
+                let (read, known) = (page.len(), places.len());
                 let session = |(member, time): (Vec<u8>, u64)| {
                     Some((time, Digest(<[u8; 32]>::try_from(member).ok()?)))
                 };
                 let page = page.into_iter().filter_map(session);
                 places.extend(page.filter(|place| before.is_none_or(|before| *place < before)));
-                // All of a page may have the time of `before` and stand in front of it.
-                if read == most && places.len() == known {
-                    unread.push((part, from + read));
+                // Some of a page may have the time of `before` and stand in front of it.
+                let counted = counted + places.len() - known;
+                if read == most && counted < most {
+                    unread.push((part, from + read, counted));
                 }
             }
             parts = unread;
         }
         places.sort_unstable_by_key(|place| std::cmp::Reverse(*place));
+        places.truncate(most);
         Ok(places)
     }
 
     /// The row of each session.
-    async fn rows_of(&self, sessions: &[Digest]) -> Result<Vec<Option<Listed>>, ReadError> {
+    pub(super) async fn rows_of(
+        &self,
+        sessions: &[Digest],
+    ) -> Result<Vec<Option<Listed>>, ReadError> {
         let asked = sessions.iter().map(|session| self.keys.read_row(session));
         let answers = self.ask_to_read(asked.collect()).await?;
         let rows = sessions.iter().zip(answers);

@@ -319,25 +319,120 @@ fn each_kind_lives_as_long_as_it_is_to_be_kept() {
     let other = open(&settings);
     assert_eq!(other.links(&[key]).unwrap(), [vec![]]);
     assert_eq!(other.sessions(None, 9).unwrap(), []);
-    // Rows that are too old leave the list when a newer one comes to its part.
-    let (mut later, _, id) = batch(4);
-    later.listed = Some(Listed {
-        session: Digest({
-            let mut bytes = *session.as_bytes();
-            bytes[31] ^= 1;
-            bytes
-        }),
-        at: 1_800_000_000_000 + 1000 * days(92).as_secs(),
-        id,
-        row: Bytes::from_static(b"row"),
-    });
-    wait(store.commit(later)).unwrap();
-    let listed: u64 = redis::cmd("ZCARD")
-        .arg(names.part(session.as_bytes()[0] / 16))
-        .query(&mut connection)
+    // A sweep takes what has expired out of the list, and the links that led there.
+    let part = names.part(session.as_bytes()[0] / 16);
+    let mut listed = || -> u64 {
+        redis::cmd("ZCARD")
+            .arg(&part)
+            .query(&mut connection)
+            .unwrap()
+    };
+    assert_eq!(listed(), 1);
+    assert_eq!(other.sweep().unwrap(), 0);
+    assert_eq!(listed(), 0);
+    // Without an age what is named again lives for ever.
+    settings.retention = Retention::default();
+    let forever = open(&settings);
+    let (mut again, key, _) = batch(4);
+    wait(store.commit(again.clone())).unwrap();
+    again.renewed = vec![said_id];
+    wait(forever.commit(again)).unwrap();
+    for name in [names.links(&key), names.blob(&said_id)] {
+        let left: i64 = redis::cmd("TTL").arg(name).query(&mut connection).unwrap();
+        assert_eq!(left, -1);
+    }
+}
+
+/// All pages of the list, however its sessions are spread and however many have the same time.
+#[test]
+fn pages_leave_no_session_out() {
+    let Some(settings) = fresh() else { return };
+    let store = open(&settings);
+    for number in 0..60u8 {
+        // Most are in one part of the list.
+        let mut session = [if number % 5 == 0 { 0x70 } else { 0x10 }; 32];
+        session[31] = number;
+        let listed = Listed {
+            session: Digest(session),
+            at: u64::from(number / 4),
+            id: blob_id(b"id"),
+            row: Bytes::from(vec![number, 0, 0]),
+        };
+        wait(store.commit(Batch {
+            listed: Some(listed),
+            ..Batch::default()
+        }))
         .unwrap();
-    assert_eq!(listed, 1);
-    assert_eq!(other.sessions(None, 9).unwrap().len(), 1);
+    }
+    let whole = store.sessions(None, 99).unwrap();
+    assert_eq!(whole.len(), 60);
+    for most in 1..9 {
+        let (mut pages, mut before) = (Vec::new(), None);
+        while let Some(last) = {
+            let page = store.sessions(before, most).unwrap();
+            pages.extend(page.iter().cloned());
+            page.last().map(Listed::place)
+        } {
+            before = Some(last);
+        }
+        assert_eq!(pages, whole, "{most} at a time");
+    }
+}
+
+/// A server of several that takes connections and says nothing must not use up all patience.
+#[test]
+fn a_server_that_says_nothing_does_not_hide_the_others() {
+    if !are_here() {
+        return;
+    }
+    let server = RedisServer::start(&[]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}", silent.local_addr().unwrap());
+    let store = open(&settings(&format!("{silent},{}", server.url())));
+    wait(store.commit(batch(1).0)).unwrap();
+    assert!(has(&store, 1));
+}
+
+/// Whoever asks how the store is never waits for another who asks.
+#[test]
+fn the_state_of_the_store_is_asked_by_many_at_once() {
+    let Some(settings) = fresh() else { return };
+    let store = open(&settings);
+    std::thread::scope(|scope| {
+        for asker in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..5_000 {
+                    match (asker + round) % 2 {
+                        0 => drop(store.notes()),
+                        _ => drop(store.health()),
+                    }
+                }
+            });
+        }
+    });
+    wait(store.commit(batch(1).0)).unwrap();
+}
+
+/// What somebody else wrote at one of our names fails the batch that meets it, and no other.
+#[test]
+fn a_name_that_is_taken_fails_one_batch() {
+    let Some(settings) = fresh() else { return };
+    let store = open(&settings);
+    let client = redis::Client::open(settings.redis.urls[0].as_str()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let name = Keys::new(&settings.redis.prefix).links(&batch(3).1);
+    redis::cmd("SET")
+        .arg(name)
+        .arg("foreign")
+        .exec(&mut connection)
+        .unwrap();
+    let tickets: Vec<Ticket> = (0..6).map(|seed| store.commit(batch(seed).0)).collect();
+    for (seed, ticket) in tickets.into_iter().enumerate() {
+        let outcome = wait(ticket);
+        assert_eq!(outcome.is_err(), seed == 3, "{seed}: {outcome:?}");
+    }
+    assert!([0, 1, 2, 4, 5].iter().all(|seed| has(&store, *seed)));
 }
 
 /// What is erased is gone, with the links that led there, and nothing else is.

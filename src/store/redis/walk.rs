@@ -3,16 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redis::{Cmd, Value};
 
 use crate::model::{Digest, blob_id};
 
 use super::super::batch::{Batch, BatchKind, Link};
+use super::super::codec::CodecError;
 use super::super::error::StoreError;
 use super::keys::{Keys, blob_value};
 use super::rows::row_in;
-use super::{Members, READ_LIMIT, ReadError, RedisStore, members};
+use super::{Members, ReadError, RedisStore, members};
 
 /// How many keys are asked about in one round trip.
 const KEYS_AT_ONCE: usize = 64;
@@ -75,11 +77,13 @@ impl RedisStore {
             let Value::BulkString(stored) = value else {
                 return Ok(());
             };
-            let Some((kind, value)) = blob_value(&stored)
-                .ok()
-                .filter(|(_, value)| blob_id(value) == id)
-            else {
-                return Ok(());
+            let (kind, value) = match blob_value(&stored) {
+                Ok((kind, value)) if blob_id(&value) == id => (kind, value),
+                Err(error @ CodecError::Version(_)) => return Err(error.into()),
+                Ok(_) | Err(_) => {
+                    self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
             };
             for batch in open.iter_mut().filter(|batch| batch.kind == kind) {
                 batch.blobs.push((id, value.clone()));
@@ -140,7 +144,8 @@ impl RedisStore {
         Ok(())
     }
 
-    fn unreadable(&self, error: &redis::RedisError) -> StoreError {
-        self.shared.error("reading from", error, READ_LIMIT)
+    pub(super) fn unreadable(&self, error: &redis::RedisError) -> StoreError {
+        let limit = self.shared.settings.redis.patience;
+        self.shared.error("reading from", error, limit)
     }
 }

@@ -58,44 +58,67 @@ impl Writer {
     }
 
     async fn write(&mut self, group: Vec<Job>) {
-        let mut commands: Vec<Cmd> = Vec::new();
-        let mut written = Vec::with_capacity(group.len());
-        for Job { batch, acknowledge } in group {
+        let mut coded = Vec::with_capacity(group.len());
+        for job in group {
             // What can't be encoded fails alone.
-            match self
-                .shared
-                .keys
-                .write(&batch, self.shared.age(batch.kind), &mut self.encoder)
-            {
-                Ok(more) => {
-                    commands.extend(more);
-                    written.push(Job { batch, acknowledge });
-                }
-                Err(error) => {
-                    self.shared.settle(&batch, false);
-                    acknowledge.send(Err(error.into()));
-                }
+            let age = self.shared.age(job.batch.kind);
+            match self.shared.keys.write(&job.batch, age, &mut self.encoder) {
+                Ok(commands) => coded.push((job, commands)),
+                Err(error) => self.settle(job, Err(error.into())),
             }
         }
-        let bytes = written.iter().map(|job| job.batch.size()).sum();
-        let replicated = self.send(commands, bytes).await;
-        for Job { batch, acknowledge } in written {
-            self.shared.remember(&batch);
-            self.shared.settle(&batch, replicated.is_ok());
-            acknowledge.send(replicated.clone());
+        let all = coded.iter().flat_map(|(_, commands)| commands.clone());
+        let bytes = coded.iter().map(|(job, _)| job.batch.size()).sum();
+        match self.send(all.collect(), bytes).await {
+            // Somebody else has written at a name of ours. Only the batch that meets it fails.
+            Err(error @ StoreError::Server { .. }) if coded.len() == 1 => {
+                coded
+                    .into_iter()
+                    .for_each(|(job, _)| self.settle(job, Err(error.clone())));
+            }
+            Err(StoreError::Server { .. }) => {
+                for (job, commands) in coded {
+                    let outcome = self.send(commands, job.batch.size()).await;
+                    self.settle(job, outcome);
+                }
+            }
+            outcome => coded
+                .into_iter()
+                .for_each(|(job, _)| self.settle(job, outcome.clone())),
         }
+    }
+
+    /// Takes a batch out of the overlay and says what became of it.
+    fn settle(&self, Job { batch, acknowledge }: Job, outcome: Result<(), StoreError>) {
+        let written = match outcome {
+            Ok(()) | Err(StoreError::Unreplicated { .. }) => true,
+            Err(_) => false,
+        };
+        if written {
+            self.shared.remember(&batch);
+        }
+        self.shared.settle(&batch, outcome.is_ok());
+        acknowledge.send(outcome);
     }
 
     /// Sends commands until the server has taken them all.
     ///
     /// # Errors
-    /// [`StoreError::Unreplicated`] if the server has them, but too few replicas do.
+    /// [`StoreError::Unreplicated`] if the server has them, but too few replicas do, and
+    /// [`StoreError::Server`] for what waiting does not mend.
     async fn send(&self, commands: Vec<Cmd>, bytes: usize) -> Result<(), StoreError> {
         let shared = &self.shared;
+        if commands.is_empty() {
+            return Ok(());
+        }
         let mut pause = FIRST_PAUSE;
         let mut told = false;
         while let Err(error) = shared.ask_to_write(commands.clone(), bytes).await {
+            let foreign = error.code() == Some("WRONGTYPE");
             let error = shared.failed("writing to", &error);
+            if foreign {
+                return Err(error);
+            }
             if !told {
                 tracing::warn!(%error, "what is to be stored waits in memory until the store takes it");
                 told = true;
