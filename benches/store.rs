@@ -3,6 +3,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a bench has nobody else to report to, and stops at the first surprise"
 )]
@@ -15,7 +16,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll::model::{Digest, blob_id};
-use plimsoll::store::{Batch, Link, Listed, Store, StoreSettings};
+use plimsoll::store::{Backend, Batch, Link, Listed, Store, StoreSettings};
+
+#[path = "../tests/servers/redis.rs"]
+#[allow(dead_code, reason = "tests need more of it")]
+mod redis;
+
+use redis::RedisServer;
 
 const TURNS: u64 = 100_000;
 const SAMPLES: u64 = 2_000;
@@ -27,6 +34,7 @@ fn main() {
     }
     let dir = tempfile::tempdir().unwrap();
     commits(dir.path());
+    server();
     opens(dir.path());
 }
 
@@ -172,6 +180,59 @@ fn commits(dir: &Path) {
     let together = grouped(&store);
     println!("group commit, 32 producers: {together:.0} commits/s");
     println!("ratio: 32 producers / one = {:.2}", together / alone);
+    store.close().unwrap();
+}
+
+/// The same to a server on this machine that writes to its disk before it answers: against the round
+/// trip of a plain command with the same bytes, and what another process needs to read it.
+fn server() {
+    if !redis::are_here() {
+        return;
+    }
+    let server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut settings = StoreSettings {
+        backend: Backend::Redis,
+        ..StoreSettings::default()
+    };
+    settings.redis.urls = vec![server.url()];
+    let open = || Store::open(&settings).unwrap().store;
+    let (store, other) = (open(), open());
+    let client = ::redis::Client::open(server.url()).unwrap();
+    let mut plain = client.get_connection().unwrap();
+    let runtime = runtime();
+    let (mut floor, mut ours, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..SAMPLES {
+        let batch = turn(number);
+        let (bytes, link) = (raw(&batch), batch.links[0]);
+        let began = Instant::now();
+        ::redis::cmd("SET")
+            .arg("plain")
+            .arg(bytes)
+            .exec(&mut plain)
+            .unwrap();
+        floor.push(micros(began));
+        let began = Instant::now();
+        runtime.block_on(store.commit(batch)).unwrap();
+        ours.push(micros(began));
+        let began = Instant::now();
+        assert_eq!(other.links(&[link.key]).unwrap()[0].len(), 1);
+        assert!(other.blobs(&[link.id]).unwrap()[0].is_some());
+        found.push(micros(began));
+    }
+    let (floor, ours, found) = (spread(floor), spread(ours), spread(found));
+    for (what, spread) in [
+        ("SET of the same bytes", &floor),
+        ("durable commit to Redis", &ours),
+        ("found by another process", &found),
+    ] {
+        println!(
+            "{what:24} p50 {:7.1} us  p99 {:7.1} us",
+            spread.p50, spread.p99
+        );
+    }
+    println!("ratio: commit / SET, p50 = {:.2}", ours.p50 / floor.p50);
+    let together = grouped(&store);
+    println!("group commit to Redis, 32 producers: {together:.0} commits/s");
     store.close().unwrap();
 }
 

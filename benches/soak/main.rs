@@ -4,7 +4,9 @@
 //!
 //! `cargo bench --bench soak` plays 200,000 turns of 20,000 sessions; `SOAK_SESSIONS=600` plays
 //! fewer, ten turns each. The caches are bounded to 96 MiB, so that what grows outside them is seen;
-//! `SOAK_CACHES=16MiB` bounds them more for a short soak.
+//! `SOAK_CACHES=16MiB` bounds them more for a short soak. With `SOAK_STORE=redis` the records are in a
+//! server, which is killed as well; with `SOAK_STORE=memory` nothing is killed, because nothing would be
+//! left. What a turn costs is measured in the second half.
 //! Ends with 1 where an acknowledged turn was lost, the provider had to refuse a request, a client
 //! heard of a hidden call or a session was stuck, where resident memory at the end is above 1.05
 //! times that at half-time (1.25 times in a short soak), or where descriptors or threads stay taken.
@@ -17,6 +19,9 @@ mod client;
 #[path = "../support/process.rs"]
 mod process;
 mod provider;
+#[path = "../../tests/servers/redis.rs"]
+#[allow(dead_code, reason = "tests need more of it")]
+mod redis;
 mod talk;
 mod wire;
 
@@ -31,6 +36,7 @@ use parking_lot::Mutex;
 use client::{Counts, Session, Shared};
 use process::Process;
 use provider::Ledger;
+use redis::RedisServer;
 
 /// Turns of a session.
 const TURNS: u32 = 10;
@@ -83,6 +89,22 @@ async fn main() -> ExitCode {
     if sessions < LONG {
         settings.push(("STORE__CACHE_MB", "8"));
     }
+    let kept_in = std::env::var("SOAK_STORE").unwrap_or_default();
+    let in_memory = kept_in == "memory";
+    if in_memory {
+        settings.push(("STORE__BACKEND", "memory"));
+    }
+    let store = (kept_in == "redis" && redis::are_here())
+        .then(|| RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]));
+    let (url, key) = (store.as_ref().map(RedisServer::url), "k".repeat(64));
+    if let Some(url) = &url {
+        settings.extend([
+            ("STORE__BACKEND", "redis"),
+            ("STORE__URL", url.as_str()),
+            ("STORE__READ_WAIT", "30s"),
+            ("TENANT__KEY", key.as_str()),
+        ]);
+    }
     let base = format!("http://{upstream}/v1");
     let process = Process::start(&http, &base, &settings).await;
     let shared = Arc::new(Shared {
@@ -94,8 +116,10 @@ async fn main() -> ExitCode {
     let queue = (0..sessions).map(Session::new).collect();
     let mut soak = Soak {
         process,
+        store,
         shared,
         queue: Arc::new(Mutex::new(queue)),
+        kills: if in_memory { 0 } else { KILLS },
         total: (sessions * TURNS) as usize,
         growth: if sessions < LONG {
             EARLY_GROWTH
@@ -114,8 +138,12 @@ async fn main() -> ExitCode {
 /// A soak under way.
 struct Soak {
     process: Process,
+    /// The server that has the records. None if they are on disk.
+    store: Option<RedisServer>,
     shared: Arc<Shared>,
     queue: Arc<Mutex<VecDeque<Session>>>,
+    /// How often the proxy is killed.
+    kills: usize,
     /// Turns in all.
     total: usize,
     /// How much resident memory may grow.
@@ -126,15 +154,18 @@ struct Soak {
 impl Soak {
     /// Plays all turns and prints the figures; false where something was lost, leaked or grew.
     async fn run(&mut self) -> bool {
-        for kill in 1..=KILLS {
-            self.play_until(self.total * kill / KILLS / 8, true).await;
+        for kill in 1..=self.kills {
+            self.play_until(self.total * kill / self.kills / 8, true)
+                .await;
         }
         self.play_until(self.total / 4, false).await;
         let taken = self.idle("a quarter").await;
         self.play_until(self.total / 2, false).await;
         self.idle("half-time").await;
         let half = self.process.resident().0;
+        let before = self.spent().await;
         self.play_until(self.total, false).await;
+        self.spent().await.print_since(&before);
         let left = self.at_rest(taken).await;
         self.idle("the end").await;
         let end = self.process.resident().0;
@@ -162,6 +193,9 @@ impl Soak {
         if kill {
             while self.turns() + WORKERS < turns {
                 tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if let Some(store) = &mut self.store {
+                store.restart();
             }
             self.process.restart(&self.shared.http).await;
         }
@@ -203,6 +237,31 @@ impl Soak {
         }
     }
 
+    /// What was spent so far.
+    async fn spent(&self) -> Spent {
+        let stored = match &self.store {
+            Some(server) => {
+                let said = server.cli(&["INFO", "memory"]);
+                let used = said
+                    .lines()
+                    .find_map(|line| line.strip_prefix("used_memory:"));
+                used.and_then(|used| used.trim().parse().ok())
+                    .unwrap_or(0.0)
+            }
+            None => self.metric("store_bytes").await,
+        };
+        Spent {
+            turns: self.turns(),
+            requests: self.shared.ledger.requests.load(Ordering::Relaxed),
+            seconds: {
+                let http = &self.shared.http;
+                self.process.metric(http, "process_cpu_seconds_total").await
+            },
+            trips: self.metric("store_round_trips_total").await,
+            stored,
+        }
+    }
+
     async fn metric(&self, name: &str) -> f64 {
         let name = format!("plimsoll_{name}");
         self.process.metric(&self.shared.http, &name).await
@@ -223,13 +282,14 @@ impl Soak {
         let read = |count: &std::sync::atomic::AtomicUsize| count.load(Ordering::Relaxed);
         println!(
             "{} turns, {} requests upstream, {} faults of the provider, {} tries again, {} clients \
-             that left, {} that stalled, {KILLS} kills, {} answers to the client's own bytes",
+             that left, {} that stalled, {} kills, {} answers to the client's own bytes",
             self.turns(),
             read(&ledger.requests),
             read(&ledger.faults),
             read(&counts.retries),
             read(&counts.vanished),
             read(&counts.stalled),
+            self.kills,
             read(&counts.failed_open),
         );
         let mut sound = self.turns() >= self.total;
@@ -247,6 +307,33 @@ impl Soak {
             sound &= found.0 == 0;
         }
         sound
+    }
+}
+
+/// What a soak has spent.
+struct Spent {
+    turns: usize,
+    requests: usize,
+    /// Of all processors, by the proxy.
+    seconds: f64,
+    /// Round trips to the store.
+    trips: f64,
+    /// Bytes of the store.
+    stored: f64,
+}
+
+impl Spent {
+    fn print_since(&self, before: &Self) {
+        let turns = (self.turns - before.turns) as f64;
+        let each = |now: f64, before: f64| (now - before) / turns;
+        println!(
+            "a turn cost {:.2} ms of a processor, {:.2} requests upstream, {:.2} round trips to the \
+             store and {:.0} bytes there",
+            1e3 * each(self.seconds, before.seconds),
+            each(self.requests as f64, before.requests as f64),
+            each(self.trips, before.trips),
+            each(self.stored, before.stored),
+        );
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Bytes of the conversation that comes with each request.
-const SAID: usize = 16 << 10;
+pub const SAID: usize = 16 << 10;
 /// The header that says how many frames are wanted.
 const FRAMES: &str = "x-frames";
 /// The header that says how many milliseconds lie between two of them.
@@ -105,9 +105,9 @@ pub async fn provide(listener: TcpListener) {
     axum::serve(listener, router).await.unwrap();
 }
 
-/// Asks for a stream of so many frames.
-async fn ask(proxy: SocketAddr, frames: usize, pace: Pace) -> TcpStream {
-    let said = "so it was said ".repeat(SAID / 15);
+/// Asks for a stream of so many frames, behind a conversation of so many bytes.
+async fn ask(proxy: SocketAddr, frames: usize, pace: Pace, said: usize) -> TcpStream {
+    let said = "so it was said ".repeat(said / 15);
     let body = format!(
         r#"{{"model":"m","stream":true,"tools":[{TOOL}],"messages":[{{"role":"user","content":"{said}"}}]}}"#
     );
@@ -126,7 +126,17 @@ async fn ask(proxy: SocketAddr, frames: usize, pace: Pace) -> TcpStream {
 /// Reads so many streams at once, each of so many frames, and to its end: what is wrong with those
 /// that did not come whole.
 pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize, pace: Pace) -> Vec<String> {
-    let readers = (0..streams).map(|_| tokio::spawn(read(proxy, frames, pace)));
+    fast_behind(proxy, streams, (frames, pace), SAID).await
+}
+
+/// The same behind a conversation of so many bytes.
+pub async fn fast_behind(
+    proxy: SocketAddr,
+    streams: usize,
+    (frames, pace): (usize, Pace),
+    said: usize,
+) -> Vec<String> {
+    let readers = (0..streams).map(|_| tokio::spawn(read(proxy, frames, pace, said)));
     let mut wrong = Vec::new();
     for reader in readers.collect::<Vec<_>>() {
         wrong.extend(reader.await.unwrap().err());
@@ -135,9 +145,9 @@ pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize, pace: Pace) 
 }
 
 /// Reads one stream to its end.
-async fn read(proxy: SocketAddr, frames: usize, pace: Pace) -> Result<(), String> {
+async fn read(proxy: SocketAddr, frames: usize, pace: Pace, said: usize) -> Result<(), String> {
     let least = frames * frame().len();
-    let mut stream = ask(proxy, frames, pace).await;
+    let mut stream = ask(proxy, frames, pace, said).await;
     let (mut all, mut buffer, mut tail) = (0, vec![0; 64 << 10], Vec::new());
     let end = loop {
         match stream.read(&mut buffer).await {
@@ -167,7 +177,7 @@ pub async fn slow(
 ) -> Vec<JoinHandle<()>> {
     let mut readers = Vec::new();
     for _ in 0..streams {
-        let mut stream = ask(proxy, ENDLESS, pace).await;
+        let mut stream = ask(proxy, ENDLESS, pace, SAID).await;
         let mut begun = [0; 12];
         stream.read_exact(&mut begun).await.unwrap();
         assert_eq!(&begun, b"HTTP/1.1 200");

@@ -1,6 +1,5 @@
 //! `plimsoll store`: what an operator does to a store: counts it, removes what is too old or is to be
-//! erased, copies it. Owns its flags and what it
-//! prints. Never serves anything.
+//! erased, copies it. Owns its flags and what it prints. Never serves anything.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -136,14 +135,9 @@ fn erase(args: &EraseArgs) -> anyhow::Result<ExitCode> {
         (None, Some(digest)) => Erased::Tenant(TenantId(Digest::parse_hex(digest).context(
             "a tenant is named by 64 hexadecimal digits, as GET /api/sessions shows them",
         )?)),
-        (None, None) => anyhow::bail!("name what to erase, with --session or --tenant"),
+        (None, None) => anyhow::bail!("name what to erase: a session or a tenant"),
     };
     let erased = with(&args.place, wire::unswept, |store| {
-        anyhow::ensure!(
-            !store.is_shared(),
-            "Redis is not erased from here: it removes what is older than store.keep_records and \
-             store.keep_content"
-        );
         let Erasure {
             ids,
             records,

@@ -215,8 +215,8 @@ impl Store {
 
     /// Removes what is too old now, and gives back the room that it took. Returns how many blobs were
     /// removed. Waits until that is done, which takes as long as copying the rest, so it is never
-    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory, nor in
-    /// Redis, which removes by itself what is too old.
+    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory. Redis
+    /// removes by itself what is too old, and here only the links that led there.
     ///
     /// # Errors
     /// Why nothing was removed. The store then goes on as it was.
@@ -232,8 +232,9 @@ impl Store {
     /// As [`Self::sweep`].
     pub fn erase(&self, ids: HashSet<Digest>) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(_) | Self::Redis(_) => Ok(0),
+            Self::Memory(_) => Ok(0),
             Self::Sled(store) => store.sweep(ids),
+            Self::Redis(store) => store.erase(&ids),
             Self::Standby(store) => store.sweep(ids),
         }
     }

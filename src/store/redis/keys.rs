@@ -151,6 +151,31 @@ impl Keys {
         format!("{}:{kind}:*", self.prefix).into_bytes()
     }
 
+    /// Removes a blob.
+    pub(super) fn remove_blob(&self, id: &Digest) -> Cmd {
+        let mut command = redis::cmd("UNLINK");
+        command.arg(self.blob(id));
+        command
+    }
+
+    /// Removes the row of a session.
+    pub(super) fn remove_row(&self, session: &Digest) -> [Cmd; 2] {
+        let mut row = redis::cmd("UNLINK");
+        row.arg(self.row(session));
+        let mut listed = redis::cmd("ZREM");
+        listed
+            .arg(self.part(part_of(session)))
+            .arg(session.as_bytes());
+        [row, listed]
+    }
+
+    /// Removes a link.
+    pub(super) fn remove_link(&self, link: &Link) -> Cmd {
+        let mut command = redis::cmd("ZREM");
+        command.arg(self.links(&link.key)).arg(&member(link));
+        command
+    }
+
     /// Writes a row, unless the session has a newer one. Whoever does the same in whatever order
     /// comes to the same.
     fn write_row(&self, listed: &Listed, age: Option<u64>) -> Vec<Cmd> {
@@ -163,13 +188,7 @@ impl Keys {
         // The last has the latest time, and of several the greatest bytes.
         let mut trim = redis::cmd("ZREMRANGEBYRANK");
         trim.arg(&name).arg(0).arg(-2);
-        let part = self.part(
-            listed
-                .session
-                .as_bytes()
-                .first()
-                .map_or(0, |byte| byte / PARTS),
-        );
+        let part = self.part(part_of(&listed.session));
         let mut list = redis::cmd("ZADD");
         list.arg(&part)
             .arg("GT")
@@ -264,6 +283,11 @@ pub(super) fn parse_member(member: &[u8]) -> Option<(u32, Digest)> {
         u32::from_be_bytes(*turn),
         Digest(<[u8; 32]>::try_from(id).ok()?),
     ))
+}
+
+/// The part of the list that has a session.
+fn part_of(session: &Digest) -> u8 {
+    session.as_bytes().first().map_or(0, |byte| byte / PARTS)
 }
 
 fn row_member(listed: &Listed) -> Vec<u8> {

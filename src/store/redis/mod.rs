@@ -27,6 +27,7 @@ use super::settings::{DAY_SECONDS, Retention, StoreSettings};
 use super::ticket::Ticket;
 
 mod connection;
+mod erase;
 mod keys;
 mod rows;
 mod walk;
@@ -79,6 +80,7 @@ struct Shared {
     refused: AtomicU64,
     read_trips: AtomicU64,
     write_trips: AtomicU64,
+    swept: AtomicU64,
 }
 
 /// What did not work last, and since when. Empty while all is well.
@@ -137,6 +139,7 @@ impl RedisStore {
             refused: AtomicU64::new(0),
             read_trips: AtomicU64::new(0),
             write_trips: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
             settings: settings.clone(),
         });
         let (jobs, queue) = mpsc::unbounded_channel();
@@ -307,6 +310,7 @@ impl RedisStore {
             refused: count(&shared.refused),
             read_trips: count(&shared.read_trips),
             write_trips: count(&shared.write_trips),
+            swept: count(&shared.swept),
             cached: shared.cache.weight(),
             ..Health::default()
         }

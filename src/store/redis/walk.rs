@@ -93,7 +93,7 @@ impl RedisStore {
     }
 
     /// Reads every key of a kind, and hands over its digest with the answer. A key may come twice.
-    fn each_answer(
+    pub(super) fn each_answer(
         &self,
         kind: char,
         read: fn(&[u8]) -> Cmd,

@@ -1,0 +1,96 @@
+//! Removes what is to be erased, and links that lead to nothing. What is too old the server removes by
+//! itself. For commands, and never for a request. Never removes a link that is being written: such a
+//! link may lead to nothing for a moment.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::model::Digest;
+
+use super::super::batch::Link;
+use super::super::error::StoreError;
+use super::keys::Keys;
+use super::{READ_LIMIT, ReadError, RedisStore, WRITE_LIMIT, members};
+
+/// How many links are looked at before those that lead to nothing are removed.
+const LINKS_AT_ONCE: usize = 100_000;
+/// How many commands go in one round trip.
+const COMMANDS_AT_ONCE: usize = 256;
+/// After this time a write has come to its end, or is sent again whole.
+const BEING_WRITTEN: Duration = WRITE_LIMIT.saturating_add(Duration::from_secs(1));
+
+impl RedisStore {
+    /// Does what [`super::super::Store::erase`] says.
+    pub(in super::super) fn erase(&self, ids: &HashSet<Digest>) -> Result<u64, StoreError> {
+        let keys = &self.shared.keys;
+        let mut removed = 0;
+        let ids: Vec<Digest> = ids.iter().copied().collect();
+        for some in ids.chunks(COMMANDS_AT_ONCE) {
+            let blobs = some.iter().map(|id| keys.remove_blob(id)).collect();
+            let answers = self.write(blobs)?;
+            removed += answers
+                .iter()
+                .filter(|answer| **answer == Value::Int(1))
+                .count() as u64;
+            self.write(some.iter().flat_map(|id| keys.remove_row(id)).collect())?;
+            for id in some {
+                self.shared.cache.remove(id);
+            }
+        }
+        let erased: HashSet<Digest> = ids.into_iter().collect();
+        let mut links = Vec::new();
+        self.each_answer('l', Keys::read_set, |key, set| {
+            let unreadable = |error| self.shared.error("reading from", &error, READ_LIMIT);
+            let set = members(set).map_err(unreadable)?;
+            links.extend(set.into_iter().map(|(turn, id)| Link { key, id, turn }));
+            if links.len() >= LINKS_AT_ONCE {
+                self.remove_dangling(std::mem::take(&mut links), &erased)?;
+            }
+            Ok(())
+        })?;
+        self.remove_dangling(links, &erased)?;
+        self.shared.swept.fetch_add(removed, Ordering::Relaxed);
+        Ok(removed)
+    }
+
+    /// Removes those links that lead to nothing, and go on to do so.
+    fn remove_dangling(
+        &self,
+        links: Vec<Link>,
+        erased: &HashSet<Digest>,
+    ) -> Result<(), StoreError> {
+        let mut dangling = self.dangling(links)?;
+        if dangling.iter().any(|link| !erased.contains(&link.id)) {
+            std::thread::sleep(BEING_WRITTEN);
+            dangling = self.dangling(dangling)?;
+        }
+        for some in dangling.chunks(COMMANDS_AT_ONCE) {
+            let links = some.iter().map(|link| self.shared.keys.remove_link(link));
+            self.write(links.collect())?;
+        }
+        Ok(())
+    }
+
+    /// Those links whose blob is not stored.
+    fn dangling(&self, links: Vec<Link>) -> Result<Vec<Link>, StoreError> {
+        let mut dangling = Vec::new();
+        for some in links.chunks(COMMANDS_AT_ONCE) {
+            let ids: Vec<Digest> = some.iter().map(|link| link.id).collect();
+            let shared = Arc::clone(&self.shared);
+            let stored = self.wait(async move { shared.are_stored(&ids).await })?;
+            let gone = some.iter().zip(stored).filter(|(_, stored)| !stored);
+            dangling.extend(gone.map(|(link, _)| *link));
+        }
+        Ok(dangling)
+    }
+
+    /// Sends commands that change something, and waits for the answers.
+    fn write(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.wait(async move { shared.writes.ask(commands).await.map_err(ReadError::from) })
+    }
+}
