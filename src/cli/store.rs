@@ -136,7 +136,7 @@ fn erase(args: &EraseArgs) -> anyhow::Result<ExitCode> {
         (None, Some(digest)) => Erased::Tenant(TenantId(Digest::parse_hex(digest).context(
             "a tenant is named by 64 hexadecimal digits, as GET /api/sessions shows them",
         )?)),
-        (None, None) => anyhow::bail!("name what to erase, with --session or --tenant"),
+        (None, None) => anyhow::bail!("name what to erase: a session or a tenant"),
     };
     let erased = with(&args.place, wire::unswept, |store| {
         let Erasure {
