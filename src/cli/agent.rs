@@ -1,20 +1,20 @@
 //! `plimsoll run`: the proxy on a free port, an agent that is told its address, and at the agent's
-//! end what the session saved. Owns how each agent learns the address, and how long an agent may
-//! take to end. Never changes a file of the agent, nor of the directory in which it works.
+//! end what the session saved. Owns how long an agent may take to end. Never changes a file of the
+//! agent, nor of the directory in which it works.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde_json::json;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::agents::{Environment, launch};
+use super::hello;
 use super::logs::{self, say};
 use super::serve;
 use super::signals::{self, ReceivedSignal};
@@ -28,8 +28,6 @@ use crate::store::StoreError;
 const SIGNALLED: i32 = 128;
 /// The variable that names the upstream.
 const UPSTREAM: &str = "PLIMSOLL__UPSTREAM__BASE_URL";
-/// Where Claude Code's requests go by default.
-const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
 /// The arguments of the command.
 #[derive(Debug, clap::Args)]
@@ -37,7 +35,8 @@ pub struct RunArgs {
     /// Configuration file [default: config/plimsoll.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// The URL that /v1 stands for [default: the Anthropic API for claude, else the OpenAI API].
+    /// The URL that /v1 stands for [default: where the agent's requests would go: the Anthropic API
+    /// for claude and for models of Anthropic's, else the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Data directory [default: a free one below ~/.local/state/plimsoll/run].
@@ -74,14 +73,15 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let (program, rest) = command.split_first().context("name the agent to run")?;
     let mut variables = serve::variables();
     let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
-    let anthropic = || (is(program, "claude") && !chosen).then(|| ANTHROPIC.to_owned());
+    let environment = Environment::process();
+    let own = || (!chosen).then(|| launch::upstream(program, rest, &environment))?;
     let pool = DataPool::of(|name| std::env::var_os(name).map(Into::into));
     let flags = Flags {
         config,
         fallback_data: pool.as_ref().map(|pool| pool.path().to_owned()),
         listen: Some("127.0.0.1:0".to_owned()),
         admin: Some("127.0.0.1:0".to_owned()),
-        upstream: upstream.or_else(anthropic),
+        upstream: upstream.or_else(own),
         data,
         budget,
         log: Some(log.unwrap_or_else(|| "error".to_owned())),
@@ -101,7 +101,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build();
     let runtime = runtime.context("can't start the runtime")?;
-    let code = runtime.block_on(beside(config, pool, grace, program, rest));
+    let code = runtime.block_on(beside(config, pool, grace, program, rest, &environment));
     runtime.shutdown_background();
     code
 }
@@ -113,14 +113,26 @@ async fn beside(
     grace: Duration,
     program: &OsStr,
     rest: &[OsString],
+    environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     // Signals are caught before anything starts, so that none ends the proxy alone.
     let mut heard = signals::hear()?;
+    let upstream = config.upstream.base_url.clone();
+    let is_heard = hello::is_heard(&config.log);
     let (server, app) = start(config, pool).await?;
     let base = format!("http://{}", server.listen_addr()?);
+    if is_heard {
+        let program = program.to_string_lossy();
+        hello::running(&program, &base, upstream.as_str(), server.admin_addr()?);
+    }
     let stop = CancellationToken::new();
     let serving = tokio::spawn(server.run(stop.clone()));
-    let child = command(program, rest, &base).spawn();
+    let launch = launch::launch(program, rest, &base, environment);
+    let mut launch = launch.context("can't write what pi is given")?;
+    if let Some(note) = &launch.note {
+        say(&format!("plimsoll: {note}"));
+    }
+    let child = launch.command.spawn();
     let child = child.with_context(|| format!("can't run {}", program.display()))?;
     let ended = wait(child, &mut heard, grace).await;
     stop.cancel();
@@ -174,34 +186,6 @@ async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Se
 
 fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::Locked { .. }))
-}
-
-/// The agent's command, which is told the proxy's address in every way that an agent is known to
-/// read.
-fn command(program: &OsStr, rest: &[OsString], base: &str) -> Command {
-    let mut command = Command::new(program);
-    let v1 = format!("{base}/v1");
-    command
-        .env("OPENAI_BASE_URL", &v1)
-        .env("OPENAI_API_BASE", &v1)
-        .env("ANTHROPIC_BASE_URL", base);
-    if is(program, "codex") {
-        // codex reads no variable. A setting on its command line wins over its file.
-        command.arg("-c").arg(format!("openai_base_url={v1:?}"));
-    }
-    // opencode reads its configuration from this variable.
-    if is(program, "opencode") {
-        let at = json!({"options": {"baseURL": v1}});
-        let config = json!({"provider": {"openai": at, "anthropic": at}});
-        command.env("OPENCODE_CONFIG_CONTENT", config.to_string());
-    }
-    command.args(rest);
-    command
-}
-
-/// Whether a program has this name, wherever it is.
-fn is(program: &OsStr, name: &str) -> bool {
-    Path::new(program).file_stem() == Some(OsStr::new(name))
 }
 
 /// Waits for the agent and passes signals on to it. After the first signal that asks for an end,

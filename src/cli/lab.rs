@@ -1,25 +1,41 @@
 //! What the commands on recorded sessions share: flags, the progress on a terminal, and limits of
 //! arguments. Owns these flags. Never measures anything.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use parking_lot::Mutex;
 use plimsoll_scripted::plan::Habits;
 
+use super::agents::{Agent, Environment};
+use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
-use crate::replay::{Annotate, Options, Pricing, Trace, Watch};
+use crate::replay::agents::RecordedUsage;
+use crate::replay::source::{self, Source};
+use crate::replay::{Annotate, Options, Pricing, Trace, TraceError, Watch};
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// Recorded sessions: .jsonl files, plain or packed by gzip or zstd, or directories of them.
-    /// The first line may be {"_meta": {…}}, and each other line is one chat message.
-    #[arg(required = true, value_name = "TRACE")]
-    pub traces: Vec<PathBuf>,
+    /// Each line is one chat message, and the first may be {"_meta": {…}}. Files that Claude Code,
+    /// codex or pi keep are read as they are, and so is opencode's database [default: what the agents
+    /// on this machine keep].
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Of the agents on this machine, take only the sessions of these.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "AGENTS",
+        conflicts_with = "traces"
+    )]
+    from: Vec<Agent>,
     /// Where the episodes of cwl and cwl-paper come from. none: there are no marks. inferred: from
     /// the tools that are called, at no cost. scripted: a scripted model marks them as it works,
     /// some of them badly, and everything that this takes is charged. obedient: the same with a
@@ -58,6 +74,54 @@ pub struct LabArgs {
 }
 
 impl LabArgs {
+    /// The sessions that were named, or those that agents keep. Says on stderr which agents' these are.
+    ///
+    /// # Errors
+    /// If something can't be read, or there is nothing.
+    pub fn sources(&self) -> anyhow::Result<Vec<Source>> {
+        if !self.traces.is_empty() {
+            return Ok(source::find(&self.traces)?);
+        }
+        let environment = Environment::process();
+        let agents: &[Agent] = if self.from.is_empty() {
+            &Agent::ALL
+        } else {
+            &self.from
+        };
+        let mut found = Vec::new();
+        let mut places = Vec::new();
+        for agent in agents {
+            let Some(place) = agent.sessions(&environment) else {
+                continue;
+            };
+            let own = match source::kept(&place) {
+                Ok(own) => own,
+                // Who has not used an agent has no sessions of it.
+                Err(TraceError::Nothing(_)) => Vec::new(),
+                Err(TraceError::Read { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+                    Vec::new()
+                }
+                Err(error) => return Err(error.into()),
+            };
+            places.push(place.display().to_string());
+            if !own.is_empty() {
+                say(&format!(
+                    "{}: {} sessions in {}",
+                    agent.title(),
+                    own.len(),
+                    place.display()
+                ));
+            }
+            found.extend(own);
+        }
+        anyhow::ensure!(
+            !found.is_empty(),
+            "found no sessions of agents in {}: name files or directories of recorded sessions",
+            places.join(", ")
+        );
+        Ok(found)
+    }
+
     /// The options that these flags ask for. Policies, ceilings and floor stay at their defaults.
     ///
     /// # Errors
@@ -110,8 +174,12 @@ pub fn rising(ceilings: &[u32]) -> Vec<u32> {
 /// Refuses to compare nothing.
 ///
 /// # Errors
-/// If every session was too short.
+/// If there was no session, or every one was too short.
 pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        played + short > 0,
+        "in none of the sessions was anything answered"
+    );
     anyhow::ensure!(
         played > 0,
         "all {short} sessions are below {min_tokens} tokens: lower --min-tokens"
@@ -158,21 +226,36 @@ pub fn floor(text: &str) -> Result<Floor, String> {
 /// Writes to stderr what was skipped, and on a terminal the progress.
 pub struct ProgressBar {
     terminal: bool,
+    /// Conversations whose usage was recorded, and its sum.
+    usage: Mutex<(usize, RecordedUsage)>,
 }
 
 impl Default for ProgressBar {
     fn default() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
+            usage: Mutex::default(),
         }
     }
 }
 
 impl ProgressBar {
-    /// Removes the bar.
+    /// Removes the bar, and says what the sessions took when they were recorded, if that is known.
     pub fn end(&self) {
         if self.terminal {
             self.say("\r\x1b[2K");
+        }
+        let (count, usage) = *self.usage.lock();
+        if count > 0 {
+            let RecordedUsage {
+                input,
+                cached,
+                output,
+            } = usage;
+            let share = 100.0 * cached as f64 / input.max(1) as f64;
+            self.say(&format!(
+                "providers reported for {count} of the conversations: {input} tokens of input, {share:.0} % of them cached, and {output} of output\n"
+            ));
         }
     }
 
@@ -184,6 +267,10 @@ impl ProgressBar {
 
 impl Watch for ProgressBar {
     fn read(&self, trace: &Trace) {
+        if let Some(usage) = trace.usage {
+            let mut sum = self.usage.lock();
+            *sum = (sum.0 + 1, sum.1.plus(usage));
+        }
         let Some(first) = trace.skipped.first() else {
             return;
         };

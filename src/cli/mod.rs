@@ -2,12 +2,15 @@
 //! what is printed. Never serves a request itself.
 
 mod agent;
+mod agents;
 mod check;
 pub mod closing;
 #[cfg(feature = "lab")]
 mod demo;
 mod export;
 mod health;
+mod hello;
+mod init;
 #[cfg(feature = "lab")]
 mod lab;
 mod lines;
@@ -16,6 +19,8 @@ mod output;
 #[cfg(feature = "lab")]
 mod replay;
 mod serve;
+mod setup;
+mod shell;
 mod signals;
 mod state;
 mod store;
@@ -36,7 +41,7 @@ pub use logs::say;
 
 /// The load line for an agent's context window: an OpenAI-compatible reverse proxy.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(version = env!("PLIMSOLL_VERSION"), about)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -50,6 +55,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run an agent through the proxy, and report at its end what was saved.
     Run(agent::RunArgs),
+    /// Write a configuration file from what is on this machine.
+    Init(init::InitArgs),
+    /// Lead an agent to the proxy by its own settings, or take that back.
+    Setup(setup::SetupArgs),
     /// Play a recorded session through the proxy; no key, no network.
     #[cfg(feature = "lab")]
     Demo(demo::DemoArgs),
@@ -67,6 +76,10 @@ pub enum Command {
     Store(store::StoreArgs),
     /// Check a configuration file and the variables, and report every mistake with its place.
     Check(check::CheckArgs),
+    /// Print the completions of a shell.
+    Completions(shell::CompletionsArgs),
+    /// Write the pages for `man`.
+    Man(shell::ManArgs),
 }
 
 /// Flags win over PLIMSOLL__SECTION__KEY variables, which win over the file.
@@ -127,6 +140,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args.into()),
         Command::Run(args) => agent::run(args),
+        Command::Init(args) => init::run(&args),
+        Command::Setup(args) => setup::run(&args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(&args),
         #[cfg(feature = "lab")]
@@ -137,5 +152,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Health(args) => health::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll replay TRACE…`. Owns its flags and what it prints. Never measures anything.
+//! `plimsoll replay`. Owns its flags and what it prints. Never measures anything.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::views::ViewsArgs;
 use crate::commit::Floor;
 use crate::policy::Ladder;
 use crate::replay::explain::{self, ExplainError};
-use crate::replay::{Lab, Options, html, json, table, trace, views};
+use crate::replay::{Lab, Options, Source, html, json, table, views};
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
 /// would have been sent, what it would have cost, and what would have been missing.
@@ -70,22 +70,26 @@ impl ReplayArgs {
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
-    let files = trace::files(&args.lab.traces)?;
+    let sources = args.lab.sources()?;
     let lab = Lab::new(args.options()?)?;
     // An explanation is about one run, so it needs no report over several.
     if let Some(item) = &args.explain {
-        let [file] = files.as_slice() else {
+        let [source] = sources.as_slice() else {
             return Err(ExplainError::One.into());
         };
-        let text = explain::explain(&lab, &trace::read(file)?, item)?;
+        let traces = source.read()?;
+        let [trace] = traces.as_slice() else {
+            return Err(ExplainError::One.into());
+        };
+        let text = explain::explain(&lab, trace, item)?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(file) = &args.views.views {
-        return written(args, &lab, &files, file);
+        return written(args, &lab, &sources, file);
     }
     let progress = ProgressBar::default();
-    let report = lab.run(&files, &progress);
+    let report = lab.run(&sources, &progress);
     progress.end();
     let report = report?;
     not_empty(report.sessions.len(), report.short, args.lab.min_tokens)?;
@@ -105,7 +109,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 fn written(
     args: &ReplayArgs,
     lab: &Lab,
-    files: &[PathBuf],
+    sources: &[Source],
     file: &Path,
 ) -> anyhow::Result<ExitCode> {
     let [ceiling] = lab.options().ceilings.as_slice() else {
@@ -113,7 +117,7 @@ fn written(
     };
     let progress = ProgressBar::default();
     let choice = args.views.choice(*ceiling)?;
-    let views = views::write(lab, files, &choice, args.views.size(), &progress);
+    let views = views::write(lab, sources, &choice, args.views.size(), &progress);
     progress.end();
     let views = views?;
     let (turns, sessions) = views.counts;

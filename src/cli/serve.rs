@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{logs, tenant_key, wire};
+use super::{hello, logs, tenant_key, wire};
 use crate::config::{Config, Flags, is_ours, unread};
 use crate::ingress::{Drained, Edge, Server, descriptors};
 use crate::pipeline::App;
@@ -64,6 +64,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     // Installed before anything listens, so that no signal meets the default action.
     tokio::spawn(watch_signals(signals()?, stop.clone()));
     let base_url = config.upstream.base_url.clone();
+    let is_heard = hello::is_heard(&config.log);
     let (server, app) = start(config).await?;
     tracing::info!(
         listen = %server.listen_addr()?,
@@ -71,6 +72,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         upstream = base_url.as_str(),
         "serving"
     );
+    if is_heard {
+        hello::serving(server.listen_addr()?, server.admin_addr()?);
+    }
     match server.run(stop).await {
         Drained::Finished => tracing::info!("stopped, all requests finished"),
         Drained::Cut(open) => {

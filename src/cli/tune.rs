@@ -1,4 +1,4 @@
-//! `plimsoll tune TRACE…`. Owns its flags and what it prints. Never chooses.
+//! `plimsoll tune`. Owns its flags and what it prints. Never chooses.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap::Args;
 use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
 use super::output::write;
 use crate::commit::Floor;
-use crate::replay::{Options, advice, surface as drawn, trace, tune};
+use crate::replay::{Options, advice, surface as drawn, tune};
 
 /// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
 /// keeps, and recommends one.
@@ -38,11 +38,11 @@ pub struct TuneArgs {
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
 pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
-    let files = trace::files(&args.lab.traces)?;
+    let sources = args.lab.sources()?;
     let mut options = args.lab.options()?;
     // Without named ceilings, those to try follow from the sizes of the sessions.
     options.ceilings = if args.ceilings.is_empty() {
-        tune::ceilings(&tune::sizes(&options, &files)?)
+        tune::ceilings(&tune::sizes(&options, &sources)?)
     } else {
         rising(&args.ceilings)
     };
@@ -53,7 +53,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
         ..
     } = options.clone();
     let progress = ProgressBar::default();
-    let surface = tune::sweep(options, &floors, &files, &progress);
+    let surface = tune::sweep(options, &floors, &sources, &progress);
     progress.end();
     let surface = surface?;
     not_empty(surface.sessions, surface.short, min_tokens)?;

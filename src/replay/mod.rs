@@ -3,6 +3,7 @@
 //! or a store, and has no eviction order of its own.
 
 pub(crate) mod advice;
+pub mod agents;
 pub(crate) mod anchors;
 mod blocks;
 pub(crate) mod cache;
@@ -21,6 +22,7 @@ pub mod sample;
 mod seats;
 mod sent;
 mod shown;
+pub mod source;
 mod standin;
 pub(crate) mod surface;
 pub(crate) mod table;
@@ -31,7 +33,6 @@ pub mod trace;
 pub(crate) mod tune;
 pub mod views;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -40,6 +41,7 @@ use plimsoll_scripted::plan::Habits;
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, summary};
 pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
+pub use source::Source;
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
@@ -193,30 +195,37 @@ impl Lab {
     ///
     /// # Errors
     /// The first [`ReplayError`] in the order of the files.
-    pub fn run(&self, files: &[PathBuf], watch: &dyn Watch) -> Result<Report, ReplayError> {
-        let length = |at: &usize| files.get(*at).and_then(|file| std::fs::metadata(file).ok());
-        let mut order: Vec<usize> = (0..files.len()).collect();
+    pub fn run(&self, sources: &[Source], watch: &dyn Watch) -> Result<Report, ReplayError> {
+        let mut order: Vec<usize> = (0..sources.len()).collect();
         // The largest first: the last to end are short then.
-        order.sort_by_key(|at| std::cmp::Reverse(length(at).map_or(0, |data| data.len())));
-        let one = |at: usize| files.get(at).map(|file| self.one(file, watch));
+        order.sort_by_cached_key(|at| std::cmp::Reverse(sources.get(*at).map_or(0, Source::bytes)));
+        let one = |at: usize| sources.get(at).map(|source| self.source(source, watch));
         let done = across(self.options.threads, &order, &one, watch);
         let mut report = Report::default();
         for one in done.into_iter().flatten() {
-            match one? {
-                One::Played(session) => report.sessions.push(session),
-                One::Short => report.short += 1,
+            for one in one? {
+                match one {
+                    One::Played(session) => report.sessions.push(*session),
+                    One::Short => report.short += 1,
+                }
             }
         }
         Ok(report)
     }
 
-    fn one(&self, file: &std::path::Path, watch: &dyn Watch) -> Result<One, ReplayError> {
-        let trace = trace::read(file)?;
-        watch.read(&trace);
-        if self.size(&trace)? < self.options.min_tokens {
+    /// What became of the conversations of a source.
+    fn source(&self, source: &Source, watch: &dyn Watch) -> Result<Vec<One>, ReplayError> {
+        let traces = source.read()?;
+        traces.iter().map(|trace| self.one(trace, watch)).collect()
+    }
+
+    fn one(&self, trace: &Trace, watch: &dyn Watch) -> Result<One, ReplayError> {
+        watch.read(trace);
+        if self.size(trace)? < self.options.min_tokens {
             return Ok(One::Short);
         }
-        self.session(&trace).map(One::Played)
+        let played = self.session(trace)?;
+        Ok(One::Played(Box::new(played)))
     }
 }
 
@@ -247,15 +256,15 @@ fn across<T: Send>(
     done.into_iter().map(|(_, one)| one).collect()
 }
 
-/// What became of one file.
+/// What became of one conversation.
 enum One {
-    Played(SessionOutcome),
+    Played(Box<SessionOutcome>),
     Short,
 }
 
 /// Who wants to know how far a replay is. Called from several threads.
 pub trait Watch: Sync {
-    /// A file was read.
+    /// A conversation was read.
     fn read(&self, trace: &Trace);
     /// So many files of all are done.
     fn done(&self, files: usize, of: usize);

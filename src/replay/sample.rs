@@ -4,14 +4,13 @@
 //! turns. Never plays a policy itself.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use plimsoll_scripted::rng::Rng;
 
 use super::message_text::{self, TextPart};
 use super::standin::Size;
-use super::trace::{self, Trace};
-use super::{Lab, ReplayError, Watch, across, drive};
+use super::trace::Trace;
+use super::{Lab, ReplayError, Source, Watch, across, drive};
 use crate::model::Role;
 
 /// What is drawn.
@@ -71,21 +70,27 @@ impl Drawn {
 /// [`ReplayError`] where a file or a message can't be read.
 pub fn draw(
     lab: &Lab,
-    files: &[PathBuf],
+    sources: &[Source],
     choice: &Choice,
     fair: Fair<'_>,
     watch: &dyn Watch,
 ) -> Result<Vec<Drawn>, ReplayError> {
-    let order: Vec<usize> = (0..files.len()).collect();
-    let one = |at: usize| {
-        let file = files.get(at)?;
-        Some(session(lab, file, choice, fair, watch))
+    let order: Vec<usize> = (0..sources.len()).collect();
+    let all = |source: &Source| -> Result<Vec<_>, ReplayError> {
+        let traces = source.read()?.into_iter();
+        let one = |trace| session(lab, trace, choice, fair, watch);
+        traces.filter_map(|trace| one(trace).transpose()).collect()
     };
-    let found = across(lab.options.threads, &order, &one, watch);
+    let found = across(
+        lab.options.threads,
+        &order,
+        &|at| sources.get(at).map(all),
+        watch,
+    );
     let mut drawn = Vec::new();
     let mut runs = Vec::new();
-    for one in found.into_iter().flatten() {
-        if let Some((session, own)) = one? {
+    for all in found.into_iter().flatten() {
+        for (session, own) in all? {
             drawn.push(session);
             runs.push(own);
         }
@@ -110,12 +115,11 @@ pub fn draw(
 #[expect(clippy::type_complexity, reason = "a session beside its runs")]
 fn session(
     lab: &Lab,
-    file: &std::path::Path,
+    trace: Trace,
     choice: &Choice,
     fair: Fair<'_>,
     watch: &dyn Watch,
 ) -> Result<Option<(Drawn, Vec<Vec<usize>>)>, ReplayError> {
-    let trace = trace::read(file)?;
     watch.read(&trace);
     let shapes = drive::shapes(lab, &trace)?;
     if drive::size(&shapes) < lab.options.min_tokens {

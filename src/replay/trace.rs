@@ -9,6 +9,7 @@ use bytes::Bytes;
 use plimsoll_scripted::trace::{Recording, TraceError as RecordingError};
 use serde_json::Value;
 
+use super::agents::{OpencodeError, RecordedUsage};
 use super::time;
 use crate::model::raw::{self, Object};
 use crate::model::{Dialect, Role};
@@ -39,6 +40,14 @@ pub enum TraceError {
          before a session that is to be replayed"
     )]
     Account(String),
+    /// A database of opencode's can't be read.
+    #[error("can't read {path} as a database of opencode's: {cause}")]
+    Database {
+        /// The database.
+        path: String,
+        /// Why.
+        cause: OpencodeError,
+    },
     /// There is nothing to replay.
     #[error("{path}: {cause}")]
     Recording {
@@ -87,6 +96,8 @@ pub struct Trace {
     pub tools_from: Tools,
     /// Lines that are no messages, by number from 1.
     pub skipped: Vec<usize>,
+    /// The tokens that providers reported, if its agent has kept that.
+    pub usage: Option<RecordedUsage>,
     /// The same session, as the scripted model reads it.
     pub recording: Recording,
 }
@@ -143,6 +154,14 @@ fn is_recording(path: &Path) -> bool {
 /// # Errors
 /// [`TraceError`] where it can't be read or holds no session.
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    of_text(path, &text(path)?)
+}
+
+/// The text of a file, packed or not.
+///
+/// # Errors
+/// [`TraceError`] where it can't be read.
+pub(super) fn text(path: &Path) -> Result<String, TraceError> {
     let named = || path.display().to_string();
     let failed = |cause| TraceError::Read {
         path: named(),
@@ -150,11 +169,23 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     };
     let bytes = std::fs::read(path).map_err(failed)?;
     let bytes = unpacked(bytes).map_err(failed)?;
-    let text = String::from_utf8(bytes).map_err(|_| TraceError::Text(named()))?;
+    String::from_utf8(bytes).map_err(|_| TraceError::Text(named()))
+}
+
+/// The name of a file without its endings.
+pub(super) fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.split(".jsonl").next().unwrap_or_default();
-    parse(stem, &text).map_err(|cause| {
-        if is_account(&text) {
+    name.split(".jsonl").next().unwrap_or_default().to_owned()
+}
+
+/// The session that a file's text holds.
+///
+/// # Errors
+/// [`TraceError`] where there is none.
+pub(super) fn of_text(path: &Path, text: &str) -> Result<Trace, TraceError> {
+    let named = || path.display().to_string();
+    parse(&stem(path), text).map_err(|cause| {
+        if is_account(text) {
             return TraceError::Account(named());
         }
         TraceError::Recording {
@@ -221,6 +252,7 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
         tools,
         tools_from,
         skipped,
+        usage: None,
     })
 }
 

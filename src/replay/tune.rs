@@ -2,11 +2,9 @@
 //! and keeps, and which one is worth taking. Owns the sweep and the choice; plays nothing itself
 //! and knows no other policy than `cwl` and sending everything.
 
-use std::path::PathBuf;
-
 use super::contender::Contender;
 use super::outcome::{Outcome, Report};
-use super::{Lab, Options, ReplayError, Watch, trace};
+use super::{Lab, Options, ReplayError, Source, Watch};
 use crate::commit::Floor;
 use crate::policy::{Ladder, Policy};
 use crate::turn::MIN_CEILING;
@@ -126,11 +124,16 @@ fn two_digits(tokens: f64) -> u32 {
 ///
 /// # Errors
 /// [`ReplayError`] where a file or a message can't be read.
-pub fn sizes(options: &Options, files: &[PathBuf]) -> Result<Vec<u64>, ReplayError> {
+pub fn sizes(options: &Options, sources: &[Source]) -> Result<Vec<u64>, ReplayError> {
     let lab = Lab::among(options.clone(), Vec::new())?;
-    let size = |file: &PathBuf| lab.size(&trace::read(file)?);
-    let sizes = files.iter().map(size).collect::<Result<Vec<_>, _>>()?;
-    let long = sizes.into_iter().filter(|size| *size >= options.min_tokens);
+    let size = |source: &Source| -> Result<Vec<u64>, ReplayError> {
+        source.read()?.iter().map(|trace| lab.size(trace)).collect()
+    };
+    let sizes = sources.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+    let long = sizes
+        .into_iter()
+        .flatten()
+        .filter(|size| *size >= options.min_tokens);
     Ok(long.collect())
 }
 
@@ -141,7 +144,7 @@ pub fn sizes(options: &Options, files: &[PathBuf]) -> Result<Vec<u64>, ReplayErr
 pub fn sweep(
     options: Options,
     floors: &[Floor],
-    files: &[PathBuf],
+    sources: &[Source],
     watch: &dyn Watch,
 ) -> Result<Surface, ReplayError> {
     let settings: Vec<(u32, Floor)> = options
@@ -155,7 +158,7 @@ pub fn sweep(
     for (ceiling, floor) in &settings {
         contenders.push(contender(Policy::Cwl, *ceiling, *floor)?);
     }
-    let report = Lab::among(options, contenders)?.run(files, watch)?;
+    let report = Lab::among(options, contenders)?.run(sources, watch)?;
     Ok(Surface::of(&report, &settings))
 }
 

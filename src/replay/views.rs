@@ -2,7 +2,6 @@
 //! answer, and what the cheap measures say of each. Owns the lines that are written; never asks a model.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use twox_hash::XxHash3_64;
@@ -13,7 +12,7 @@ use super::message_text::{self, TextPart};
 use super::sample::{self, Choice, Drawn};
 pub use super::seats::Match;
 use super::seats::{self, Seat, ceiling, play, search, tokens};
-use super::{Lab, ReplayError, Watch, across};
+use super::{Lab, ReplayError, Source, Watch, across};
 use crate::model::strings;
 
 /// What came out.
@@ -32,14 +31,14 @@ pub struct Views {
 /// [`ReplayError`] where a session can't be read or played.
 pub fn write(
     lab: &Lab,
-    files: &[PathBuf],
+    sources: &[Source],
     choice: &Choice,
     size: Match,
     watch: &dyn Watch,
 ) -> Result<Views, ReplayError> {
     let mut seats = seats::all(lab);
     let fair = |session: &Drawn| seats::fair(lab, session, &seats);
-    let drawn = sample::draw(lab, files, choice, &fair, watch)?;
+    let drawn = sample::draw(lab, sources, choice, &fair, watch)?;
     if size != Match::Nothing {
         search(lab, &drawn, &mut seats, size, watch)?;
     }

@@ -62,6 +62,9 @@ def test_each_agent_is_told_in_its_own_way(provider, tmp_path):
         ("claude", r"ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+$"),
         ("codex", r'argument -c\nargument openai_base_url="http://127\.0\.0\.1:\d+/v1"$'),
         ("opencode", r'OPENCODE_CONFIG_CONTENT=\{"provider":\{"anthropic":.*127\.0\.0\.1:\d+/v1'),
+        ("pi", r"argument -e\nargument /\S+\.js$"),
+        ("copilot", r"COPILOT_PROVIDER_BASE_URL=http://127\.0\.0\.1:\d+/v1$"),
+        ("mini", r"OPENAI_API_BASE=http://127\.0\.0\.1:\d+/v1$"),
     ):
         program = tmp_path / name
         program.write_text("#!/bin/sh\nenv\nfor a in \"$@\"; do echo \"argument $a\"; done\n")

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod agents;
 mod bad_calls;
 mod bad_input;
 mod breakpoints;
@@ -61,6 +62,7 @@ mod room;
 mod rules;
 mod run;
 mod series;
+mod setup;
 mod shared_store;
 mod stalls;
 mod stderr;
