@@ -41,6 +41,20 @@ agents *flags:
     npm install --prefix tests/agents/clients --no-progress --loglevel=error
     .venv/bin/python -m pytest -c tests/agents/pytest.ini tests/agents {{flags}}
 
+# The console in a browser (Debian's chromium), its types first; `just console -k walk` runs a part.
+console *flags:
+    cargo build --bin plimsoll
+    test -d .venv-console || python3 -m venv .venv-console
+    .venv-console/bin/pip install --quiet -r tests/console/requirements.txt
+    npm install --prefix tests/console --no-progress --loglevel=error
+    .venv-console/bin/python tests/console/check_types.py
+    .venv-console/bin/python -m pytest -c tests/console/pytest.ini tests/console {{flags}}
+
+# The pictures of docs/console.md, from recorded sessions; after `just console`.
+console-pictures:
+    .venv-console/bin/pip install --quiet pillow==13.0.0
+    .venv-console/bin/python tests/console/pictures.py docs/console
+
 # A real prefix cache behind the proxy; docs/engine.md says how to get the server and the model.
 engine server model *flags:
     cargo build --release --bin plimsoll

@@ -17,6 +17,7 @@
 //! | what hidden calls mean | `intercept` |
 //! | the provider | [`upstream`] |
 //! | metrics, the log line, response headers | [`record`] |
+//! | what a person sees of it in a browser | [`console`] |
 //! | beside requests: stored sessions, the lab | [`inspect`], [`replay`] |
 //! | what all of them share | [`model`] |
 //!
@@ -56,6 +57,8 @@ pub mod history;
 pub mod config;
 
 pub mod inspect;
+
+pub mod console;
 
 #[cfg(feature = "lab")]
 pub mod replay;

@@ -125,6 +125,10 @@ async fn beside(
         let program = program.to_string_lossy();
         hello::running(&program, &base, upstream.as_str(), server.admin_addr()?);
     }
+    say(&format!(
+        "plimsoll: console at http://{}",
+        server.admin_addr()?
+    ));
     let stop = CancellationToken::new();
     let serving = tokio::spawn(server.run(stop.clone()));
     let launch = launch::launch(program, rest, &base, environment);

@@ -33,13 +33,7 @@ pub struct HealthArgs {
 /// # Errors
 /// If the configuration can't be read, or nobody answers.
 pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
-    let flags = Flags {
-        config: args.config.clone(),
-        admin: args.admin.clone(),
-        ..Flags::default()
-    };
-    let config = Config::load(&flags, serve::variables())?;
-    let url = format!("http://{}/readyz", reached_at(config.server.admin));
+    let url = admin_url(args.config.clone(), args.admin.clone())? + "/readyz";
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -54,12 +48,33 @@ pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
+/// Where this machine reaches the admin listener of a process.
+///
+/// # Errors
+/// If the configuration can't be read.
+pub(super) fn admin_url(config: Option<PathBuf>, admin: Option<String>) -> anyhow::Result<String> {
+    let flags = Flags {
+        config,
+        admin,
+        ..Flags::default()
+    };
+    let config = Config::load(&flags, serve::variables())?;
+    Ok(format!("http://{}", reached_at(config.server.admin)))
+}
+
+/// A client for a process on this machine.
+///
+/// # Errors
+/// If it can't be made.
+pub(super) fn client() -> reqwest::Result<reqwest::Client> {
     // A client needs a default, even if it never speaks TLS.
     let _already = rustls::crypto::ring::default_provider().install_default();
     // The process is on this machine, whatever proxies the environment names.
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
-    let response = client.build()?.get(url).send().await?;
+    reqwest::Client::builder().no_proxy().build()
+}
+
+async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
+    let response = client()?.get(url).timeout(PATIENCE).send().await?;
     Ok((response.status(), response.text().await?))
 }
 

@@ -19,6 +19,7 @@ mod output;
 #[cfg(feature = "lab")]
 mod replay;
 mod serve;
+mod sessions;
 mod setup;
 mod shell;
 mod signals;
@@ -72,6 +73,8 @@ pub enum Command {
     Export(export::ExportArgs),
     /// Ask the server on this machine whether it is ready.
     Health(health::HealthArgs),
+    /// List or follow the sessions of the server on this machine.
+    Sessions(sessions::SessionsArgs),
     /// Look after a store that no server uses.
     Store(store::StoreArgs),
     /// Check a configuration file and the variables, and report every mistake with its place.
@@ -91,7 +94,7 @@ pub struct ServeArgs {
     /// The address for agents [default: 127.0.0.1:8787].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// The address for /metrics, /livez and /readyz [default: 127.0.0.1:9187].
+    /// The address for the console, /metrics, /livez and /readyz [default: 127.0.0.1:9187].
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// The URL that /v1 stands for [default: the OpenAI API].
@@ -150,6 +153,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Health(args) => health::run(&args),
+        Command::Sessions(args) => sessions::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
         Command::Completions(args) => shell::completions(&args),

@@ -66,9 +66,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let base_url = config.upstream.base_url.clone();
     let is_heard = hello::is_heard(&config.log);
     let (server, app) = start(config).await?;
+    let console = format!("http://{}", server.admin_addr()?);
     tracing::info!(
         listen = %server.listen_addr()?,
         admin = %server.admin_addr()?,
+        %console,
         upstream = base_url.as_str(),
         "serving"
     );

@@ -7,12 +7,14 @@ use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, TurnSections};
+use crate::console::Console;
 use crate::dialect;
 use crate::history::Readers;
 use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
-    AcceptedCredentials, ActiveSessions, App, AskedPins, Learned, ServingSettings, Windows,
+    AcceptedCredentials, ActiveSessions, App, AskedPins, Bodies, Learned, Live, ServingSettings,
+    ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
@@ -45,6 +47,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
     metrics.set_ceiling(u64::from(config.budget.ceiling));
     let host = config.upstream.base_url.as_str();
     let host = url_host(host);
+    let shown = config.console.shown(config.server.admin.ip());
     Ok(Arc::new(App {
         provider: provider_name(host),
         upstream: UpstreamClient::new(config.upstream.clone())?,
@@ -55,6 +58,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             read_wait: config.store.read_wait,
             body_cap: config.server.body_cap,
             cache_memory: config.server.cache_memory,
+            shown,
         },
         intercept: dialect::stream::MachineSettings {
             usage: config.streams.usage,
@@ -69,6 +73,8 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         paths: Paths::new(config.server.cache_memory),
         active: ActiveSessions::new(config.server.cache_memory),
         asked_pins: AskedPins::default(),
+        live: Live::new(App::system_clock),
+        bodies: Bodies::new(config.server.cache_memory, shown == ShownContent::Live),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),
         models: models(config)?,
@@ -130,15 +136,14 @@ fn say(opened: &OpenedStore) {
 #[must_use]
 pub fn probes(app: &Arc<App>) -> Probes {
     let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
-    let listed = Arc::clone(&app.store);
     let (counted, swept) = (Arc::clone(&app.store), Arc::clone(&app.store));
     Probes {
         metrics: Arc::new(move || metrics.metrics_text()),
         ready: Arc::new(move || readiness(&ready.store)),
         pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
-        sessions: Arc::new(move |before, most| listed.sessions(before, most)),
         stats: Arc::new(move || counted.stats()),
         gc: Arc::new(move || swept.sweep()),
+        console: Arc::new(Console::new(Arc::clone(app))),
     }
 }
 

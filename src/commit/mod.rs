@@ -45,6 +45,8 @@ label_set!(
         Guidance => "guidance",
         /// The upstream refused the view as too long.
         Emergency => "emergency",
+        /// An operator asked for it.
+        Asked => "asked",
     }
 );
 

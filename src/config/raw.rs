@@ -45,6 +45,8 @@ pub struct RawConfig {
     pub metrics: RawMetrics,
     /// Model families.
     pub models: RawModels,
+    /// What the console shows.
+    pub console: RawConsole,
     /// Named sections over those of turns.
     pub profiles: BTreeMap<String, RawProfile>,
 }
@@ -322,6 +324,14 @@ pub struct RawTenant {
 pub struct RawMetrics {
     /// Globs on the names of models that labels may hold.
     pub models: Option<Vec<String>>,
+}
+
+/// `[console]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConsole {
+    /// `auto`, `live`, `stored` or `off`.
+    pub content: Option<String>,
 }
 
 /// `[models]`

@@ -2,11 +2,12 @@
 //! defaults. Never reads a file or a variable.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
-use crate::pipeline::StreamSettings;
+use crate::pipeline::{ShownContent, StreamSettings};
 use crate::policy::Partitions;
 use crate::store::{Backend, Retention};
 use crate::turn::StoreContent;
@@ -49,6 +50,8 @@ pub struct Config {
     pub metrics: MetricsSection,
     /// `[models]`
     pub models: ModelsSection,
+    /// `[console]`
+    pub console: ConsoleSection,
     /// `[profiles.NAME]`, each one laid over the sections of turns. Reading a configuration adds those
     /// that are shipped.
     pub profiles: BTreeMap<String, ProfileSection>,
@@ -137,6 +140,28 @@ impl Default for StoreSection {
             content: StoreContent::Asked,
             retention: Retention::default(),
         }
+    }
+}
+
+/// `[console]`: what the console shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleSection {
+    /// Which content it may show. None: what fits the admin listener's address.
+    pub content: Option<ShownContent>,
+}
+
+impl ConsoleSection {
+    /// Which content may be shown by an admin listener at an address. On any other address than
+    /// loopback others than the machine's users may look.
+    #[must_use]
+    pub fn shown(&self, admin: IpAddr) -> ShownContent {
+        let here = admin.to_canonical().is_loopback();
+        let fitting = if here {
+            ShownContent::Live
+        } else {
+            ShownContent::Off
+        };
+        self.content.unwrap_or(fitting)
     }
 }
 

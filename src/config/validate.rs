@@ -19,7 +19,7 @@ use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{Hosts, Origins, Sources};
-use crate::pipeline::StreamSettings;
+use crate::pipeline::{ShownContent, StreamSettings};
 use crate::policy::{AdmitSettings, Order, Partition, Partitions};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
@@ -87,6 +87,20 @@ pub fn validate(
         raw.models.families,
         &mut config.models.families,
         families,
+    );
+    check.set(
+        "console.content",
+        raw.console.content,
+        &mut config.console.content,
+        |text| {
+            let words = [
+                ("auto", None),
+                ("live", Some(ShownContent::Live)),
+                ("stored", Some(ShownContent::Stored)),
+                ("off", Some(ShownContent::Off)),
+            ];
+            word(&text, &words)
+        },
     );
     // Profiles are laid over the other sections, so these come first.
     check.profiles(raw.profiles, &mut config);

@@ -12,7 +12,7 @@ pub use conversation::{Conversation, conversation};
 pub use patience::{Patience, Waiting};
 pub use reads::{Readers, Reads};
 
-use crate::model::{Digest, Parent, RecordId, Snapshot, TurnRecord, Usage};
+use crate::model::{Digest, LateReport, Parent, RecordId, Snapshot, TurnRecord};
 use crate::session::path::{Path, REPORTS};
 use crate::store::StoreError;
 
@@ -60,8 +60,10 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     // A path in memory has the late reports of all turns. Here only the newest is read, because
     // counts are corrected by that one.
     for entry in path.entries.iter_mut().rev().take(REPORTS) {
-        if entry.reported.is_none() {
-            entry.reported = late_usage(store, entry.id)?;
+        if entry.reported.is_none()
+            && let Some(report) = late_report(store, entry.id)?
+        {
+            entry.learn(&report);
         }
         if entry.told().is_some() {
             break;
@@ -101,11 +103,11 @@ pub fn usage_key(id: RecordId) -> Digest {
     Digest::of(&[b"usage", id.0.as_bytes()])
 }
 
-/// The usage of a record's last hop, if it was reported after the record was written.
+/// What came of a record's turn after it was written: the usage of its last hop, and what the turn cost.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or the usage can't be read.
-pub fn late_usage(store: &Reads<'_>, id: RecordId) -> Result<Option<Usage>, FindError> {
+pub fn late_report(store: &Reads<'_>, id: RecordId) -> Result<Option<LateReport>, FindError> {
     let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
         return Ok(None);
     };

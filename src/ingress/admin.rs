@@ -1,5 +1,5 @@
-//! The admin listener: health, metrics, the list of sessions, the store, and what an operator asks of
-//! a session. Owns its paths. Never shares a port with agents.
+//! The admin listener: health, metrics, the store, what an operator asks of a session, and the console
+//! (`console`). Owns its paths. Never shares a port with agents.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode, Uri};
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::console;
 use super::errors;
 use super::origin::OriginGuard;
-use super::session_list::{ListSessions, PageAsk};
 use super::store_work::{self, CountStore, OneAtATime, SweepStore};
+use crate::console::Console;
 use crate::pipeline::TooManyPins;
 use crate::turn::PinAsk;
 
@@ -41,12 +42,12 @@ pub struct Probes {
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// Asks a session, by the name that its clients see, for pins.
     pub pin: Arc<AskForPins>,
-    /// Reads a page of the list of sessions. May wait for a disk.
-    pub sessions: Arc<ListSessions>,
     /// Counts what the store holds. May take minutes.
     pub stats: Arc<CountStore>,
     /// Removes what is too old from the store. May take minutes.
     pub gc: Arc<SweepStore>,
+    /// What a person sees in a browser.
+    pub console: Arc<Console>,
 }
 
 /// What `/readyz` answers.
@@ -68,12 +69,17 @@ impl Default for Readiness {
     }
 }
 
+/// What the paths share.
 #[derive(Clone)]
-struct Admin {
-    probes: Probes,
-    draining: CancellationToken,
+pub(super) struct Admin {
+    /// What other parts are asked.
+    pub probes: Probes,
+    /// Cancelled when the server begins to stop.
+    pub draining: CancellationToken,
     /// Taken by whoever has the whole store read.
     store: OneAtATime,
+    /// Taken by whoever has a session played.
+    pub lab: OneAtATime,
 }
 
 /// Serves until `stop`. From `draining` on, `/readyz` answers 503.
@@ -84,25 +90,47 @@ pub(super) async fn serve(
     draining: CancellationToken,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
+    let proven = Arc::clone(&probes.console);
     let router = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/api/sessions", get(sessions))
         .route("/api/sessions/{session}/pin", post(pin))
         .route("/api/sessions/{session}/unpin", post(unpin))
         .route("/api/store", get(store))
         .route("/api/store/gc", post(gc))
+        .merge(console::routes())
         .with_state(Admin {
             probes,
             draining,
             store: OneAtATime::default(),
+            lab: OneAtATime::default(),
         })
+        .layer(middleware::from_fn_with_state(proven, console::proven))
         .layer(middleware::from_fn_with_state(guard, guarded));
+    // Where a page does not read what happens, the system gives its connection up.
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| give_up(stream));
     tokio::select! {
         outcome = async { axum::serve(listener, router).await } => outcome,
         () = stop.cancelled() => Ok(()),
     }
+}
+
+/// How long a reader may take nothing of what waits for it.
+#[cfg(target_os = "linux")]
+const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Has the system give up a reader that takes nothing. Elsewhere than on Linux it waits for as long as
+/// TCP does.
+fn give_up(stream: &tokio::net::TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        let socket = socket2::SockRef::from(stream);
+        let _unsupported = socket.set_tcp_user_timeout(Some(READER_PATIENCE));
+        let _unsupported = stream.set_nodelay(true);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _unsupported = stream.set_nodelay(true);
 }
 
 /// Checks every request, even for paths that do not exist.
@@ -133,18 +161,6 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 
 async fn metrics(State(admin): State<Admin>) -> ([(http::HeaderName, &'static str); 1], String) {
     ([(CONTENT_TYPE, METRICS_TYPE)], (admin.probes.metrics)())
-}
-
-async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
-    let ask = match PageAsk::read(uri.query().unwrap_or_default()) {
-        Ok(ask) => ask,
-        Err(message) => return refuse(StatusCode::BAD_REQUEST, &message),
-    };
-    let list = Arc::clone(&admin.probes.sessions);
-    match tokio::task::spawn_blocking(move || ask.answer(&*list)).await {
-        Ok((status, value)) => answer(status, &value),
-        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the list was not read"),
-    }
 }
 
 async fn store(State(admin): State<Admin>) -> Response {
@@ -210,7 +226,7 @@ fn refuse(status: StatusCode, message: &str) -> Response {
     answer(status, &json!({"error": {"message": message}}))
 }
 
-fn answer(status: StatusCode, value: &serde_json::Value) -> Response {
+pub(super) fn answer(status: StatusCode, value: &serde_json::Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");

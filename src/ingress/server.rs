@@ -75,6 +75,9 @@ impl Server {
         let settings = edge.settings();
         let agents = listen(settings.listen, "--listen").await?;
         let admin = listen(settings.admin, "--admin").await?;
+        if let Ok(address) = agents.local_addr() {
+            probes.console.serves(format!("http://{address}"));
+        }
         Ok(Self {
             agents,
             admin,

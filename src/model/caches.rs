@@ -30,6 +30,10 @@ label_set!(
         Sessions => "sessions",
         /// Records of turns that are only watched.
         Watched => "watched",
+        /// The newest requests of sessions, for the console.
+        Bodies => "bodies",
+        /// Sessions that the console has read.
+        Console => "console",
     }
 );
 
@@ -52,11 +56,12 @@ const PATH_SHARDS: usize = 4;
 #[must_use]
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
-        CacheName::Paths => 23,
-        CacheName::Words => 14,
-        CacheName::Shapes => 12,
-        CacheName::Lefts | CacheName::Notes => 5,
-        CacheName::Watched => 2,
+        CacheName::Paths => 21,
+        CacheName::Words => 13,
+        CacheName::Shapes => 11,
+        CacheName::Lefts | CacheName::Notes => 4,
+        CacheName::Bodies => 4,
+        CacheName::Watched | CacheName::Console => 2,
         CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
     all / PARTS * parts

@@ -18,6 +18,7 @@ mod record;
 mod rope;
 mod session_row;
 mod strings;
+mod turn_facts;
 mod usage;
 pub(crate) mod weight;
 mod words;
@@ -42,7 +43,8 @@ pub use record::{
     SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;
-pub use session_row::SessionRow;
+pub use session_row::{RowSizes, SessionRow};
 pub use strings::strings;
+pub use turn_facts::{Held, ItemSize, LateReport, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};

@@ -2,7 +2,10 @@
 //! is written once, is named by the hash of its bytes, and is never edited. It holds no client
 //! content; if that is stored, the record names it.
 
-use super::{CallId, Digest, Edits, Guide, ItemNo, Kept, PinMove, RecordId, StoredMark, Usage};
+use super::{
+    CallId, Digest, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId, StoredMark,
+    TurnFacts, Usage,
+};
 use serde::{Deserialize, Serialize};
 
 /// The predecessor of a record.
@@ -136,10 +139,26 @@ pub struct StoredHop {
     pub estimate: u64,
     /// What the provider reported.
     pub usage: Option<Usage>,
+    /// Tokens that are left of each item whose mark was moved, in the order of `marks`. Empty in records
+    /// of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<u32>,
+    /// What the pass before this hop did. None if there was none, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<Box<PassFacts>>,
+}
+
+impl StoredHop {
+    /// Whether a pass ran before it. Records of earlier versions name only the marks that it moved, which
+    /// a rung for new results may have moved as well.
+    #[must_use]
+    pub fn is_passed(&self) -> bool {
+        self.pass.is_some() || (self.left.is_empty() && !self.marks.is_empty())
+    }
 }
 
 /// The record of one turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
     /// Its predecessor.
     pub parent: Parent,
@@ -200,6 +219,9 @@ pub struct TurnRecord {
     /// of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// What is shown of the turn. None in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<TurnFacts>>,
 }
 
 /// The client's content that was stored with a turn. Together with the contents of the turns before
@@ -254,6 +276,7 @@ pub struct Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Held;
 
     /// A record of the form that this version writes. On a change of form it goes into a fixture
     /// of its own, and the older ones stay.
@@ -304,6 +327,8 @@ mod tests {
             kept: vec![(ItemNo(2), kept)],
             estimate: 1300,
             usage: None,
+            left: Vec::new(),
+            pass: None,
         };
         TurnRecord {
             parent: Parent::Root,
@@ -330,6 +355,7 @@ mod tests {
             guide: Guide::default(),
             pins: Vec::new(),
             profile: None,
+            facts: None,
         }
     }
 
@@ -354,6 +380,38 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, pointing);
+    }
+
+    #[test]
+    fn a_record_with_facts_is_written_as_its_fixture_and_read_back() {
+        use crate::model::turn_facts::tests::facts;
+
+        let mut told = newest();
+        told.facts = Some(Box::new(facts()));
+        told.hops[0].left = vec![12, 0];
+        told.hops[0].pass = Some(Box::new(PassFacts {
+            trigger: "ceiling".to_owned(),
+            before: 41_376,
+            after: 30_356,
+            floor: 22_399,
+            cut: 8_320,
+            held: vec![
+                ("first-look".to_owned(), 5_100, Held::Open),
+                ("auto-9".to_owned(), 1_200, Held::Floor),
+            ],
+        }));
+        let fixture = include_bytes!("../../tests/fixtures/records/v10-facts.bin");
+        assert_eq!(rmp_serde::to_vec_named(&told).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, told);
+        // Earlier versions wrote neither, and read such a record without them.
+        let older = rmp_serde::to_vec_named(&newest()).unwrap();
+        for field in ["facts", "left", "pass"] {
+            assert!(
+                memchr::memmem::find(&older, field.as_bytes()).is_none(),
+                "{field}"
+            );
+        }
     }
 
     #[test]

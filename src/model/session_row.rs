@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, RecordId, TenantId};
+use super::{Digest, RecordId, TenantId, TurnSums};
 
 /// What the list says of a session. Each turn writes it anew, and the newest stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRow {
     /// The name under which the client knows the session.
     pub session: String,
@@ -31,6 +31,37 @@ pub struct SessionRow {
     pub client_tokens: u64,
     /// Tokens of the view that was sent last, counted by the same formula. 0 if none was sent.
     pub view_tokens: u64,
+    /// The newest turn's sizes. None in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<RowSizes>,
+    /// What the turns of the path came to. None in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<TurnSums>,
+    /// The profile with which the conversation began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+}
+
+/// The sizes of a session's newest turn, in calibrated tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowSizes {
+    /// The client's request.
+    #[serde(rename = "in")]
+    pub tokens_in: u64,
+    /// The view that was sent last.
+    #[serde(rename = "out")]
+    pub tokens_out: u64,
+    /// The ceiling.
+    #[serde(rename = "tau")]
+    pub ceiling: u64,
+    /// The floor.
+    pub floor: u64,
+    /// Whether it was sent above the ceiling.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
+    /// Whether the turn was only watched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watched: bool,
 }
 
 impl SessionRow {
@@ -59,6 +90,9 @@ mod tests {
             content: true,
             client_tokens: 91_000,
             view_tokens: 64_000,
+            sizes: None,
+            sums: None,
+            profile: None,
         };
         let fixture = include_bytes!("../../tests/fixtures/records/v9-row.bin");
         assert_eq!(rmp_serde::to_vec_named(&row).unwrap(), fixture);
@@ -73,6 +107,28 @@ mod tests {
             rmp_serde::from_slice::<SessionRow>(&written).unwrap(),
             alone
         );
+    }
+
+    #[test]
+    fn a_row_with_sums_is_written_as_its_fixture_and_read_back() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v9-row.bin");
+        let older: SessionRow = rmp_serde::from_slice(fixture).unwrap();
+        let row = SessionRow {
+            sizes: Some(RowSizes {
+                tokens_in: 165_705,
+                tokens_out: 30_356,
+                ceiling: 40_000,
+                floor: 22_399,
+                over: true,
+                watched: true,
+            }),
+            sums: Some(crate::model::turn_facts::tests::sums()),
+            profile: Some("coding".to_owned()),
+            ..older
+        };
+        let fixture = include_bytes!("../../tests/fixtures/records/v10-row.bin");
+        assert_eq!(rmp_serde::to_vec_named(&row).unwrap(), fixture);
+        assert_eq!(rmp_serde::from_slice::<SessionRow>(fixture).unwrap(), row);
     }
 
     #[test]

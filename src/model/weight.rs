@@ -3,7 +3,9 @@
 
 use std::mem::size_of;
 
-use super::{CallShape, Effect, HiddenCall, Kept, Shape, StoredHop, TurnRecord};
+use super::{
+    CallShape, Effect, HiddenCall, Kept, PassFacts, Shape, StoredHop, TurnFacts, TurnRecord,
+};
 
 /// Bytes that an allocation of so many bytes takes: allocators round up.
 #[must_use]
@@ -62,6 +64,18 @@ impl TurnRecord {
                 .map(|option| optional(option.as_ref()))
                 .iter()
                 .sum::<usize>()
+            + self.facts.as_deref().map_or(0, TurnFacts::owned)
+    }
+}
+
+impl TurnFacts {
+    /// Bytes that it takes in a box.
+    fn owned(&self) -> usize {
+        block(size_of::<Self>())
+            + all(&self.request_ids, text)
+            + optional(self.fail_open.as_ref())
+            + list(&self.items)
+            + all(&self.tools, |(_, name)| text(name))
     }
 }
 
@@ -70,7 +84,12 @@ impl StoredHop {
         optional(self.message.as_ref())
             + all(&self.calls, HiddenCall::owned)
             + list(&self.marks)
+            + list(&self.left)
             + all(&self.kept, |(_, kept)| kept.owned())
+            + self.pass.as_deref().map_or(0, |pass| {
+                let held = all(&pass.held, |(name, _, _)| text(name));
+                block(size_of::<PassFacts>()) + text(&pass.trigger) + held
+            })
     }
 }
 
@@ -115,7 +134,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallId, ItemNo, StoredMark};
+    use crate::model::{CallId, ItemNo, ItemSize, StoredMark};
 
     const MUCH: usize = 10_000;
 
@@ -127,6 +146,15 @@ mod tests {
         let mut record = TurnRecord::default();
         change(&mut record, much());
         record
+    }
+
+    fn facts(change: fn(&mut TurnFacts, String)) -> TurnRecord {
+        let mut facts = TurnFacts::default();
+        change(&mut facts, much());
+        TurnRecord {
+            facts: Some(Box::new(facts)),
+            ..TurnRecord::default()
+        }
     }
 
     fn hop(hop: StoredHop) -> TurnRecord {
@@ -186,6 +214,21 @@ mod tests {
             with(|record, much| record.recall = Some(much)),
             with(|record, much| record.parent_session = Some(much)),
             with(|record, much| record.profile = Some(much)),
+            facts(|facts, much| facts.request_ids = vec![much]),
+            facts(|facts, much| facts.fail_open = Some(much)),
+            facts(|facts, much| facts.tools = vec![(ItemNo(0), much)]),
+            facts(|facts, _| facts.items = vec![ItemSize(ItemNo(0), 0, 0); MUCH / 12 + 1]),
+            hop(StoredHop {
+                left: vec![0; MUCH / 4],
+                ..StoredHop::default()
+            }),
+            hop(StoredHop {
+                pass: Some(Box::new(PassFacts {
+                    held: vec![(much(), 0, crate::model::Held::Open)],
+                    ..PassFacts::default()
+                })),
+                ..StoredHop::default()
+            }),
             with(|record, much| record.calls = vec![(CallId(much), String::new())]),
             with(|record, much| record.calls = vec![(CallId(String::new()), much)]),
             hop(StoredHop {

@@ -9,8 +9,10 @@ use tokio_util::task::TaskTracker;
 use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
 use super::asked_pins::AskedPins;
+use super::bodies::Bodies;
 use super::find::Paths;
 use super::learned::Learned;
+use super::live::Live;
 use super::settings::ServingSettings;
 use super::windows::Windows;
 use crate::history::Readers;
@@ -53,6 +55,10 @@ pub struct App {
     pub active: ActiveSessions,
     /// Pins that an operator asked for and that wait for a turn.
     pub asked_pins: AskedPins,
+    /// What happens, for those who look on.
+    pub live: Live,
+    /// The newest requests of sessions.
+    pub bodies: Bodies,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.
@@ -82,6 +88,8 @@ impl App {
                 CacheName::Paths => self.paths.weight(),
                 CacheName::Sessions => self.active.weight(),
                 CacheName::Watched => self.watched.memory_bytes(),
+                CacheName::Bodies => self.bodies.weight(),
+                CacheName::Console => self.live.read_weight(),
                 CacheName::Shapes
                 | CacheName::Sizes
                 | CacheName::Words

@@ -1,7 +1,8 @@
-//! Pins that an operator asked for and that wait for the next turn of their session, which records them.
+//! Pins and passes that an operator asked for and that wait for the next turn of their session, which
+//! records them.
 //! Until then they are in memory alone. Owns how many may wait. Never knows whether a session exists.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
@@ -22,6 +23,8 @@ struct WaitingPins {
     sessions: HashMap<String, Vec<(u64, PinAsk)>>,
     /// The number of the newest ask.
     newest: u64,
+    /// Sessions of which a pass is asked.
+    passes: VecDeque<String>,
 }
 
 /// Too many pins wait for a session.
@@ -51,6 +54,31 @@ impl AskedPins {
         let of = waiting.sessions.entry(session.to_owned()).or_default();
         of.extend(numbered);
         Ok(())
+    }
+
+    /// Asks for a pass with a session's next turn.
+    pub fn ask_pass(&self, session: &str) {
+        let mut waiting = self.0.lock();
+        if waiting.passes.iter().any(|one| one == session) {
+            return;
+        }
+        // The one that has waited longest may never have another turn.
+        if waiting.passes.len() == MOST_SESSIONS {
+            waiting.passes.pop_front();
+        }
+        waiting.passes.push_back(session.to_owned());
+    }
+
+    /// Whether a pass is asked of a session.
+    #[must_use]
+    pub fn asks_pass(&self, session: &str) -> bool {
+        let waiting = self.0.lock();
+        waiting.passes.iter().any(|one| one == session)
+    }
+
+    /// Forgets that a pass is asked of a session, because a turn that knew of it was recorded.
+    pub fn passed(&self, session: &str) {
+        self.0.lock().passes.retain(|one| one != session);
     }
 
     /// What waits for a session, and the number of the newest. It goes on waiting until a turn has

@@ -364,7 +364,9 @@ impl Driver {
             }
             let (retry, wait) = match &sent {
                 Ok(response) => {
-                    self.turn.reporter.answered(response.status());
+                    self.turn
+                        .reporter
+                        .answered(response.status(), response.headers());
                     let wait = upstream::retry_after(response.headers());
                     (may_pass(response.status()), wait)
                 }
@@ -438,6 +440,10 @@ impl Driver {
         if self.app.store.is_shared() && answer.usage.is_none() {
             return;
         }
+        // What the turn cost is known with the usage. Without it, that is recorded when it comes.
+        if answer.usage.is_some() {
+            self.turn.heard(&self.app, &answer);
+        }
         // The answer belongs to the turn only once the hop has ended, so it is added for the record
         // alone.
         self.answers.push(answer.clone());
@@ -455,8 +461,9 @@ impl Driver {
         // late.
         match (self.early.take(), last) {
             (Some((said, committed)), Some(last)) if same_but_usage(&said, &last) => {
-                if let (None, Some(usage)) = (said.usage, last.usage) {
-                    committed.reported(&self.app, usage);
+                if said.usage.is_none() {
+                    let cost = self.turn.reporter.cost();
+                    committed.reported(&self.app, last.usage, cost);
                 }
                 self.turn.durable(&self.app, committed).await;
             }

@@ -10,9 +10,12 @@ use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
 use super::stored_content;
 use crate::history::usage_key;
-use crate::model::{Digest, Parent, RecordId, SessionRow, TurnRecord, Usage, blob_id};
+use crate::model::{
+    Digest, LateReport, Parent, RecordId, RowSizes, SessionRow, TurnAccount, TurnRecord, Usage,
+    blob_id,
+};
 use crate::session::chain::{self, RecordKey};
-use crate::session::path::{Path, PathEntry};
+use crate::session::path::{Path, PathEntry, with_turn};
 use crate::store::{Batch, Link, Listed, Store, StoreError, Ticket};
 use crate::turn::ending::{encode, named};
 use crate::turn::state::TurnState;
@@ -61,6 +64,9 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     record.parent_session = parent_session(place);
     let session = record.session.clone();
     let mut batch = Batch::default();
+    if let Some(facts) = &mut record.facts {
+        facts.sums = Some(state.path.sums());
+    }
     // The record is immutable and named by its hash, so everything it says must be filled in by
     // now.
     record.parent = parent(&state.path, record.turn, &mut batch);
@@ -90,6 +96,9 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
     }
     let ticket = store.commit(batch);
     app.asked_pins.recorded(&session, state.pins_waited);
+    if state.pass_asked {
+        app.asked_pins.passed(&session);
+    }
     Committed {
         id,
         key,
@@ -134,10 +143,18 @@ impl Committed {
         self.ticket.await
     }
 
-    /// Writes usage that came after the record, and remembers it with the path. Nobody waits for
-    /// the write: if it is lost, the next turn corrects its sizes by an older report.
-    pub fn reported(&self, app: &App, usage: Usage) {
-        let bytes = encode(&usage);
+    /// The record's id.
+    #[must_use]
+    pub fn id(&self) -> RecordId {
+        self.id
+    }
+
+    /// Writes usage that came after the record, with what the turn cost by it, and remembers it with
+    /// the path. Nobody waits for the write: if it is lost, the next turn corrects its sizes by an
+    /// older report.
+    pub fn reported(&self, app: &App, usage: Option<Usage>, cost: Option<TurnAccount>) {
+        let report = LateReport::new(usage, cost);
+        let bytes = encode(&report);
         let blob = blob_id(&bytes);
         let link = Link {
             key: usage_key(self.id),
@@ -153,7 +170,7 @@ impl Committed {
         // The path may be shared with requests that are being served, so a copy is changed.
         let mut path = Path::clone(&self.path);
         if let Some(entry) = path.entries.last_mut() {
-            entry.reported = Some(usage);
+            entry.learn(&report);
         }
         if let Some(key) = self.key {
             app.paths.insert(key, &Arc::new(path));
@@ -164,6 +181,7 @@ impl Committed {
 /// What the list of sessions says from this turn on.
 fn listed(place: &RecordPlace, state: &TurnState, id: RecordId, record: &TurnRecord) -> Listed {
     let first = state.path.entries.first();
+    let facts = record.facts.as_deref();
     let row = SessionRow {
         session: record.session.clone(),
         tenant: place.tenant.0,
@@ -176,6 +194,16 @@ fn listed(place: &RecordPlace, state: &TurnState, id: RecordId, record: &TurnRec
         content: record.content.is_some(),
         client_tokens: state.client_tokens,
         view_tokens: record.hops.last().map_or(0, |hop| hop.estimate),
+        sizes: facts.map(|facts| RowSizes {
+            tokens_in: facts.tokens_in,
+            tokens_out: facts.tokens_out,
+            ceiling: facts.ceiling,
+            floor: facts.floor,
+            over: facts.over,
+            watched: facts.watched,
+        }),
+        sums: facts.and_then(|facts| Some(with_turn(facts.sums?, record, facts.account))),
+        profile: record.profile.clone(),
     };
     Listed {
         session: SessionRow::identity(place.tenant, &record.session),

@@ -23,7 +23,7 @@ pub async fn forward(
     match pass_on(app, request, &mut reporter).await {
         Ok(mut response) => {
             response.headers_mut().extend(reporter.headers());
-            reporter.answered(response.status());
+            reporter.answered(response.status(), response.headers());
             reporter.finish(Some(response.status()));
             Ok(response)
         }

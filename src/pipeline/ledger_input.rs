@@ -23,6 +23,8 @@ pub(super) struct LedgerInput {
     calls: Vec<(LedgerCall, bool)>,
     /// The view that was not sent, because the turn is only watched.
     unsent: Option<UnsentView>,
+    /// Whether the newest call's answer was heard.
+    heard: bool,
 }
 
 impl LedgerInput {
@@ -45,6 +47,7 @@ impl LedgerInput {
             ..LedgerCall::default()
         };
         self.calls.push((call, false));
+        self.heard = false;
     }
 
     /// Notes that the client's own request is about to be sent, because a view was refused or the
@@ -57,6 +60,7 @@ impl LedgerInput {
             ..LedgerCall::default()
         };
         self.calls.push((call, false));
+        self.heard = false;
     }
 
     /// Notes that the client's own request is about to be sent, because the turn is only watched.
@@ -82,6 +86,12 @@ impl LedgerInput {
             ..LedgerCall::default()
         };
         self.calls.push((call, false));
+        self.heard = false;
+    }
+
+    /// Whether the newest call's answer was heard, so that the account is complete.
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard
     }
 
     /// Whether the turn is only watched.
@@ -100,6 +110,7 @@ impl LedgerInput {
     pub(super) fn ended(&mut self, usage: Option<Usage>, said: AnswerSizes) {
         if let Some((call, _)) = self.calls.last_mut() {
             (call.usage, call.said) = (usage, said);
+            self.heard = true;
         }
     }
 

@@ -12,6 +12,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::app::App;
+use super::bodies::LiveBody;
 use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
@@ -23,7 +24,7 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::{EditKind, Edits, StoredHop};
+use crate::model::{EditKind, Edits, RecordId, StoredHop, TurnRecord};
 use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
@@ -121,13 +122,28 @@ impl ManagedTurn {
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
-            Some(finish::commit(app, &self.place, &self.state, ended))
+            let committed = finish::commit(app, &self.place, &self.state, ended);
+            self.reporter.recorded(self.place.tenant, committed.id());
+            self.keep_body(app, committed.id());
+            Some(committed)
         });
         catch_unwind(run).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
             self.reporter.failed_open(FailedStage::Panic);
             None
         })
+    }
+
+    /// Keeps the request in memory, for those who may look at it.
+    fn keep_body(&self, app: &App, record: RecordId) {
+        let request = &self.state.request;
+        let live = LiveBody {
+            record,
+            body: request.body.clone(),
+            dialect: request.dialect,
+        };
+        let session = super::record_place::session(&self.place, &self.state);
+        app.bodies.keep(self.place.tenant, &session, live);
     }
 
     /// The record of a turn that ends with the last of `answers`.
@@ -164,6 +180,10 @@ impl ManagedTurn {
                 now: app.now(),
             },
         );
+        let record = TurnRecord {
+            facts: Some(Box::new(self.reporter.facts(&self.state, &self.prepared))),
+            ..record
+        };
         let request = &self.state.request;
         let (stored, asked) = match self.state.terms.mode {
             Mode::Manage => self.state.terms.keeps(request.stored),

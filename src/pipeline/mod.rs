@@ -28,12 +28,14 @@
 //!
 //! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`), of
-//! sessions in use (`active_sessions`), and of pins that wait for a turn (`asked_pins`).
+//! sessions in use (`active_sessions`), of their newest requests (`bodies`), and of pins that wait for a
+//! turn (`asked_pins`). `live` tells those who look on what happens.
 
 mod accepted_credentials;
 mod active_sessions;
 mod app;
 mod asked_pins;
+mod bodies;
 mod drive;
 mod error;
 pub mod find;
@@ -42,6 +44,7 @@ mod forward;
 mod incoming;
 mod learned;
 mod ledger_input;
+mod live;
 mod managed_turn;
 mod open;
 mod opening;
@@ -69,12 +72,14 @@ pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
 pub use asked_pins::{AskedPins, TooManyPins};
+pub use bodies::{Bodies, LiveBody};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;
 pub use learned::Learned;
+pub use live::{Counted, Happened, Listening, Live, LiveEvent};
 pub use reporter::Reporter;
 pub use request::{Identity, SessionHeaders, Standing, TurnRequest, Untouched};
-pub use settings::{ServingSettings, StreamSettings};
+pub use settings::{ServingSettings, ShownContent, StreamSettings};
 pub use windows::Windows;
 
 use open::Opened;

@@ -401,6 +401,7 @@ fn ready(
     } else if state.terms.mode == Mode::Manage {
         let (waiting, newest) = app.asked_pins.of(&session);
         state.pins_waited = newest;
+        state.pass_asked = app.asked_pins.asks_pass(&session);
         state.pin_asks.extend(waiting);
     }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));

@@ -10,7 +10,7 @@ use super::app::App;
 use super::ledger_input::LedgerInput;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
-use crate::model::{Edits, TenantId};
+use crate::model::{Dialect, Edits, RecordId, TenantId, TurnAccount, TurnFacts};
 use crate::policy::{Pinned, Policy, Proposal, partitioned};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
@@ -20,6 +20,7 @@ use crate::tokens::ledger::{Account, AnswerSizes, LedgerTerms};
 use crate::turn::Mode;
 use crate::turn::hidden::HiddenCounts;
 use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
+use crate::turn::told;
 
 /// Gathers the report of a request from its head to its end, and hands it over once, however the
 /// request ends.
@@ -31,6 +32,8 @@ pub struct Reporter {
     hop_begun: Instant,
     /// Whether this turn has been counted as one whose view is shown differently than before.
     otherwise: bool,
+    /// The turn's record, and whose it is.
+    record: Option<(TenantId, RecordId)>,
     /// Where the report goes. `None` once it went there.
     app: Option<Arc<App>>,
 }
@@ -64,6 +67,7 @@ impl Reporter {
             begun: now,
             hop_begun: now,
             otherwise: false,
+            record: None,
             app: Some(Arc::clone(app)),
         }
     }
@@ -271,12 +275,13 @@ impl Reporter {
     }
 
     /// Notes that the upstream answered.
-    pub(super) fn answered(&mut self, status: StatusCode) {
+    pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.ledger.answered(status.is_success());
         let waited = self.hop_begun.elapsed();
         if let Some(hop) = self.report.hops.last_mut() {
             hop.status = Some(status);
             hop.first_byte.get_or_insert(waited);
+            hop.request_id = request_id(headers);
         }
     }
 
@@ -303,6 +308,55 @@ impl Reporter {
             hop.duration = took;
             hop.usage = usage;
         }
+    }
+
+    /// What the turn cost so far.
+    pub(super) fn cost(&self) -> Option<TurnAccount> {
+        let account = self.ledger.account()?;
+        Some(TurnAccount {
+            paid: account.sent_cost.total(),
+            whole: account.client_cost.total(),
+            evicted: account.parts.evicted,
+            rewritten: account.parts.rewritten,
+            annotated: account.parts.annotated,
+            usd: account.usd,
+            sent: (account.sent.prompt, account.sent.cached),
+            client: (account.client.prompt, account.client.cached),
+        })
+    }
+
+    /// What the record says of the turn for those who look at it later.
+    pub(super) fn facts(&self, state: &TurnState, prepared: &Prepared) -> TurnFacts {
+        let report = &self.report;
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let named = report.hops.iter().any(|hop| hop.request_id.is_some());
+        let ids = report.hops.iter().map(|hop| hop.request_id.clone());
+        let ids = ids.filter(|_| named).map(Option::unwrap_or_default);
+        let context = report.context;
+        let (items, tools) = told::items(state, prepared);
+        TurnFacts {
+            tokens_in: context.map_or(0, |context| context.tokens_in),
+            tokens_out: context.map_or(0, |context| context.tokens_out),
+            ceiling: context.map_or(0, |context| context.ceiling),
+            floor: context.map_or(0, |context| context.floor),
+            over: context.is_some_and(|context| context.budget != Budget::Met),
+            dialect: (report.dialect != Dialect::Chat).then(|| report.dialect.name().to_owned()),
+            fixed: state.fixed,
+            watched: state.terms.mode != Mode::Manage,
+            own_us: micros(report.overhead.total().unwrap_or_default()),
+            first_us: report.first_token.map(micros),
+            request_ids: ids.collect(),
+            fail_open: report.fail_open.map(|stage| stage.name().to_owned()),
+            account: self.ledger.is_heard().then(|| self.cost()).flatten(),
+            sums: None,
+            items,
+            tools,
+        }
+    }
+
+    /// Notes the turn's record.
+    pub(super) fn recorded(&mut self, tenant: TenantId, record: RecordId) {
+        self.record = Some((tenant, record));
     }
 
     /// Notes what hidden calls did, and what the agent fetched again.
@@ -359,7 +413,20 @@ impl Reporter {
         }
         app.active.touch(&self.report.session);
         crate::record::finish(&app.metrics, &self.report);
+        app.live.turn(&self.report, self.record);
     }
+}
+
+/// The headers in which upstreams name a request.
+const REQUEST_IDS: [&str; 3] = ["x-request-id", "request-id", "apim-request-id"];
+/// The longest id that is kept, in bytes.
+const REQUEST_ID_BYTES: usize = 128;
+
+/// The upstream's id of a request.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let mut found = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
+    let id = found.next()?.to_str().ok()?;
+    (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then(|| id.to_owned())
 }
 
 /// What a proposal takes out of a view, by policy and level.

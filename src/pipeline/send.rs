@@ -71,7 +71,8 @@ pub(super) async fn retry_refused(
     turn.reporter.failed_open(FailedStage::Refused);
     turn.reporter.own();
     let response = send(app, turn).await?;
-    turn.reporter.answered(response.status());
+    turn.reporter
+        .answered(response.status(), response.headers());
     HopAnswer::of(response).await
 }
 
@@ -156,7 +157,8 @@ async fn send_without_suspects(
     let Ok(response) = &answer else {
         return Some(answer);
     };
-    turn.reporter.answered(response.status());
+    turn.reporter
+        .answered(response.status(), response.headers());
     // If the client set breakpoints of its own, there may only have been too many in total.
     let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
@@ -193,7 +195,8 @@ async fn send_after_emergency_pass(
     turn.prepared = prepared;
     let answer = send(app, turn).await;
     if let Ok(response) = &answer {
-        turn.reporter.answered(response.status());
+        turn.reporter
+            .answered(response.status(), response.headers());
     }
     Some(answer)
 }

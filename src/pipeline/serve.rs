@@ -31,7 +31,8 @@ pub(super) async fn first(
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
-    turn.reporter.answered(response.status());
+    turn.reporter
+        .answered(response.status(), response.headers());
     if response.status().is_success() {
         return accepted(app, turn, response).await;
     }

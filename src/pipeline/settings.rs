@@ -19,6 +19,32 @@ pub struct ServingSettings {
     pub body_cap: usize,
     /// Bytes that all caches together may take.
     pub cache_memory: usize,
+    /// Which content may be shown to those who look on.
+    pub shown: ShownContent,
+}
+
+/// Which content the console may show. Titles, findings and labels are content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShownContent {
+    /// The newest requests of live sessions, and what is stored.
+    Live,
+    /// What is stored.
+    Stored,
+    /// None.
+    #[default]
+    Off,
+}
+
+impl ShownContent {
+    /// Its word in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Stored => "stored",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// How responses are streamed.

@@ -119,7 +119,8 @@ async fn next(
     }
     turn.next_hop(app)?;
     let response = send(app, turn).await?;
-    turn.reporter.answered(response.status());
+    turn.reporter
+        .answered(response.status(), response.headers());
     if response.status().is_success() {
         turn.note_accepted(app);
         return whole(turn, response).await;

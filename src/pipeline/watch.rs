@@ -51,7 +51,7 @@ pub(super) async fn forward(
         Err(error) => return Err(turn.failed(error)),
     };
     let status = response.status();
-    turn.reporter.answered(status);
+    turn.reporter.answered(status, response.headers());
     let told = turn.reporter.headers();
     response.headers_mut().extend(told);
     if !status.is_success() {
@@ -292,7 +292,8 @@ impl Listener {
             Some((said, record)) if same_but_usage(said, &answer) => {
                 let usage = self.turn.reporter.projected().map(|account| account.sent);
                 if let (None, Some(usage)) = (said.usage, usage) {
-                    record.reported(&self.app, usage);
+                    let cost = self.turn.reporter.cost();
+                    record.reported(&self.app, Some(usage), cost);
                 }
                 *said = answer;
             }

@@ -224,6 +224,12 @@ impl Protection {
     pub fn is_newest(&self, item: ItemIndex) -> bool {
         item >= self.newest
     }
+
+    /// Whether an item belongs to the protected tail.
+    #[must_use]
+    pub fn is_recent(&self, item: ItemIndex) -> bool {
+        item >= self.recent.min(self.newest)
+    }
 }
 
 /// Whether an item was recalled to stay and its episode is open.

@@ -225,6 +225,8 @@ pub struct HopReport {
     pub duration: Duration,
     /// From sending the request to the first byte of the answer.
     pub first_byte: Option<Duration>,
+    /// The upstream's id of the request, if it gave one.
+    pub request_id: Option<String>,
     /// What the provider reported.
     pub usage: Option<Usage>,
     /// The tokens of the request as the proxy counted them, without the session's ratio. 0 if it did

@@ -40,6 +40,7 @@ use plimsoll_scripted::plan::Habits;
 
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, summary};
+pub(crate) use message_text::TextPart;
 pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
 pub use source::Source;
 pub use trace::{Trace, TraceError};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::model::weight::{list, shared, text};
 use crate::model::{
-    Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry, StoredHop, TurnRecord,
-    Usage,
+    Effect, Guide, ItemNo, Kept, LateReport, Marks, Pins, RecordId, Snapshot, SnapshotEntry,
+    StoredHop, TurnAccount, TurnRecord, TurnSums, Usage,
 };
 
 /// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
@@ -30,9 +30,30 @@ pub struct PathEntry {
     /// What the provider reported for its last hop. The report may have come after the record was
     /// written.
     pub reported: Option<Usage>,
+    /// What the turn cost, if that was known only after the record was written.
+    pub late: Option<TurnAccount>,
 }
 
 impl PathEntry {
+    /// Adds what came after the record was written.
+    pub fn learn(&mut self, report: &LateReport) {
+        self.reported = self.reported.or(report.usage());
+        self.late = report.cost;
+    }
+
+    /// What the turn cost. None if that is not known, as of turns of earlier versions.
+    #[must_use]
+    pub fn account(&self) -> Option<TurnAccount> {
+        self.late.or(self.record.facts.as_ref()?.account)
+    }
+
+    /// What its turn and all turns before it came to. None if an earlier version recorded it.
+    #[must_use]
+    pub fn sums(&self) -> Option<TurnSums> {
+        let before = self.record.facts.as_ref()?.sums?;
+        Some(with_turn(before, &self.record, self.account()))
+    }
+
     /// The prompt tokens that the provider reported, and the estimate that was made for them, of
     /// the newest hop with a report. A hop that broke off has no report.
     #[must_use]
@@ -148,6 +169,7 @@ impl Path {
             position,
             base,
             reported,
+            late: None,
         });
     }
 
@@ -163,6 +185,7 @@ impl Path {
             .map(|(step, record)| PathEntry {
                 id: step.record,
                 reported: record.hops.last().and_then(|hop| hop.usage),
+                late: None,
                 record,
                 position: step.position,
                 base: step.base,
@@ -232,6 +255,19 @@ impl Path {
         }
     }
 
+    /// What all turns of the path came to, as far as records say so.
+    #[must_use]
+    pub fn sums(&self) -> TurnSums {
+        let known = self.entries.last().and_then(PathEntry::sums);
+        // Only a path that an earlier version recorded is added up.
+        known.unwrap_or_else(|| {
+            let entries = self.entries.iter();
+            entries.fold(TurnSums::default(), |sums, entry| {
+                with_turn(sums, &entry.record, entry.account())
+            })
+        })
+    }
+
     /// How many of the client's messages the path covers: up to its newest visible response.
     #[must_use]
     pub fn covered(&self) -> usize {
@@ -245,6 +281,29 @@ impl Path {
     pub fn next_turn(&self) -> u32 {
         self.newest().map_or(1, |record| record.turn + 1)
     }
+}
+
+/// These sums with one more turn.
+#[must_use]
+pub fn with_turn(
+    mut sums: TurnSums,
+    record: &TurnRecord,
+    account: Option<TurnAccount>,
+) -> TurnSums {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let calls = record.hops.iter().flat_map(|hop| &hop.calls);
+    let recalled = calls.filter(
+        |call| matches!(&call.effect, Effect::Recalled { originals, .. } if !originals.is_empty()),
+    );
+    sums.turns += 1;
+    sums.over += u32::from(record.facts.as_ref().is_some_and(|facts| facts.over));
+    sums.passes += count(record.hops.iter().filter(|hop| hop.is_passed()).count());
+    sums.hops += count(record.hops.len().saturating_sub(1));
+    sums.recalls += count(recalled.count());
+    if let Some(account) = account {
+        sums.add(&account);
+    }
+    sums
 }
 
 /// What a conversation was told of its hidden tools after one more turn. A request without tools

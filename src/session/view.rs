@@ -3,6 +3,7 @@
 //! same transcript and marks give the same view. Never chooses which mark moves.
 
 mod edits;
+mod left;
 mod parts;
 
 use std::collections::HashMap;

@@ -68,7 +68,7 @@ pub fn record(
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
     TurnRecord {
-        // The caller sets the parent, the session and the content, which are not known here.
+        // The caller sets the parent, the session, the content and the facts, which are not known here.
         parent: Parent::Root,
         turn: state.path.next_turn(),
         position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
@@ -97,6 +97,7 @@ pub fn record(
         } else {
             state.terms.profile.clone()
         },
+        facts: None,
     }
 }
 

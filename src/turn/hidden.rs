@@ -7,6 +7,7 @@ use super::bounded;
 use super::memo::Reader;
 use super::recall::{self, Recalls};
 use super::state::{Prepared, TurnState};
+use super::told;
 use crate::dialect::answer::{Answer, Call, Reasoning};
 use crate::dialect::message::call_digest;
 use crate::intercept::bounds;
@@ -61,6 +62,7 @@ pub fn settle(
     counted.refetches = refetches(state, prepared, answer);
     let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
+    let left = told::left(&prepared.view, &marks);
     let hop = StoredHop {
         message: (keep == Keep::Message).then(|| String::from_utf8_lossy(&message).into_owned()),
         text,
@@ -70,6 +72,8 @@ pub fn settle(
         kept,
         estimate: prepared.estimate,
         usage: answer.usage,
+        left,
+        pass: told::pass(prepared).map(Box::new),
     };
     (hop, counted)
 }

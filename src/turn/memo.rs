@@ -173,7 +173,11 @@ impl Memo {
             CacheName::Notes => self.notes.weight(),
             CacheName::Fronts => self.fronts.weight(),
             CacheName::Words => self.words.weight(),
-            CacheName::Paths | CacheName::Sessions | CacheName::Watched => 0,
+            CacheName::Paths
+            | CacheName::Sessions
+            | CacheName::Watched
+            | CacheName::Bodies
+            | CacheName::Console => 0,
         }
     }
 

@@ -13,7 +13,8 @@
 //! 4. [`hidden::settle`] runs the hidden calls of an answer (`intercept` says what they mean) and turns it
 //!    into the hop that is recorded. `recall` brings back what was evicted; `bounded` limits what is
 //!    kept of a call.
-//! 5. [`ending::record`] makes the turn's record of all hops.
+//! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
+//!    look at it later.
 
 mod bounded;
 mod classes;
@@ -34,6 +35,7 @@ mod rungs;
 mod settings;
 pub mod state;
 pub mod text_results;
+pub mod told;
 
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};

@@ -36,7 +36,7 @@ impl OwnTexts<'_> {
         config: &EvictionSettings,
         target: Target,
     ) -> Proposal {
-        let free = matches!(trigger, Trigger::Cold | Trigger::Guidance);
+        let free = matches!(trigger, Trigger::Cold | Trigger::Guidance | Trigger::Asked);
         // A window that is not known is never full.
         let zone = |size| match target.window {
             Some(window) => Zone::of_window(size, window),

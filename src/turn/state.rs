@@ -5,6 +5,7 @@ mod cached_prefix;
 mod guidance;
 mod inject;
 mod limits;
+mod look;
 mod moved_marks;
 mod trigger;
 
@@ -38,6 +39,7 @@ use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
+pub use look::Look;
 pub use moved_marks::MovedMarks;
 use trigger::is_taken;
 
@@ -98,6 +100,8 @@ pub struct TurnState {
     pub pin_asks: Vec<PinAsk>,
     /// The number of the newest of those that wait for a turn which records them; 0 if none does.
     pub pins_waited: u64,
+    /// Whether an operator asked for a pass before its first hop.
+    pub pass_asked: bool,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.
@@ -120,6 +124,9 @@ pub struct Prepared {
     pub estimate: u64,
     /// How much of this view the upstream was sent before, at its front.
     pub asked: RequestSizes,
+    /// The size that its view would have without the pass, and how much at the front that left as it
+    /// was. None without a pass.
+    pub unpassed: Option<(u64, u64)>,
     /// The size of the transcript with nothing evicted.
     pub whole: u64,
     /// The ratio of reported tokens to counted tokens.
@@ -218,6 +225,7 @@ impl TurnState {
             known: Edits::default(),
             pin_asks,
             pins_waited: 0,
+            pass_asked: false,
             pins,
             pin_moves: Vec::new(),
             pin_report: PinReport::default(),
@@ -316,7 +324,7 @@ impl TurnState {
         let mut view = written.view(&transcript, &self.marks);
         let whole = self.whole(&transcript, view.size() + self.fixed);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
-        let mut cut = None;
+        let (mut cut, mut unpassed) = (None, None);
         let mut config = self.eviction(tools);
         // Rungs for new results run before a pass: what they free may make it needless. Their marks
         // and those of a pass become the turn's only at the end, because the originals borrow the
@@ -340,7 +348,8 @@ impl TurnState {
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let after = written.after(&view, &proposal.plan);
-                cut = Some(self.cut(&view, &after));
+                let kept = self.cut(&view, &after);
+                (cut, unpassed) = (Some(kept), Some((estimate, kept)));
                 view = after;
                 pass = Some((trigger, proposal));
             } else if !proposal.plan.is_empty() {
@@ -359,6 +368,7 @@ impl TurnState {
             edits: self.edits(&view, most.is_some()),
             asked: self.asked(estimate, cut),
             estimate,
+            unpassed,
             whole,
             ratio,
             floor: limits.floor,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Modules by rank: each may import lower ranks only, and its own.
-const RANKS: [&[&str]; 11] = [
+const RANKS: [&[&str]; 12] = [
     &["model"],
     &["dialect", "tokens", "session"],
     &["policy"],
@@ -17,6 +17,7 @@ const RANKS: [&[&str]; 11] = [
     &["record"],
     &["history"],
     &["pipeline", "inspect", "replay"],
+    &["console"],
     &["ingress", "cli", "config"],
 ];
 

@@ -50,7 +50,7 @@ impl TurnState {
         }
         match prepared.pass.as_ref().map(|(trigger, _)| trigger) {
             Some(Trigger::Ceiling | Trigger::Emergency) => return Some(GuideReason::Pass),
-            Some(Trigger::Cold | Trigger::Guidance) | None => {}
+            Some(Trigger::Cold | Trigger::Guidance | Trigger::Asked) | None => {}
         }
         let mark = self.terms.guide_above(prepared.ceiling);
         mark.filter(|mark| prepared.estimate > *mark)

@@ -28,6 +28,10 @@ impl TurnState {
         if self.is_newly_guided() && size > limits.floor {
             return Some(Trigger::Guidance);
         }
+        // An operator knows what it costs.
+        if self.pass_asked && self.pending.is_empty() && size > limits.floor {
+            return Some(Trigger::Asked);
+        }
         let warmth = Warmth {
             now: tools.now,
             last: self.path.newest().map(|record| record.ended),
@@ -62,7 +66,7 @@ pub(super) fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceili
     }
     let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
     match trigger {
-        Trigger::Emergency | Trigger::Guidance => true,
+        Trigger::Emergency | Trigger::Guidance | Trigger::Asked => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
         Trigger::Cold => worth,
     }

@@ -1,0 +1,44 @@
+// What a person asks of a session: a pass, a pin. What costs something is asked for only after the price was
+// said. Owns these buttons and their words. Never decides whether it may be done: the server does.
+import { html } from "./lib.js";
+import { api } from "./api.js";
+import { known, short, usd } from "./format.js";
+import { useAction } from "./load.js";
+import { Copy, Icon } from "./parts.js";
+
+/** @typedef {import("./session_data.js").Data} Data */
+/** @typedef {import("./shapes").Waits} Waits */
+
+/** What doing it at the next request costs, in words. @param {Waits["cost"]} cost */
+export function costOf(cost) {
+  const money = known(cost.usd) ? usd(cost.usd) : known(cost.units) ? `${short(cost.units)} units` : null;
+  if (!known(cost.tokens)) return money ?? "what it would cost is not known";
+  return `at most ${short(cost.tokens)} tokens read anew${money ? `, ${money}` : ""}`;
+}
+
+/** A pass down to the floor: first what it would cost, then the pass. @param {{ d: Data, off: boolean }} props */
+export function EvictNow({ d, off }) {
+  const action = useAction();
+  const ask = (/** @type {boolean} */ now) => action.run(async () => {
+    const asked = await api.evict(d.name, { now });
+    if (now) d.again();
+    if (now) return `A pass down to the floor is noted: ${asked.from}.`;
+    return html`A pass at the next request takes out ${known(asked.tokens) ? `at most ${short(asked.tokens)} tokens` : "what it may"}. Beside a pass when one is due, it costs ${costOf(asked.cost)}.
+      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Evict at the next request</button></div>`;
+  });
+  return html`<div class="asknow"><button class="btn" disabled=${off || action.busy} onClick=${() => ask(false)}>Evict …</button>${action.said}</div>`;
+}
+
+/** @param {{ d: Data, off: boolean, id: string, pinned: boolean }} props */
+export function PinButton({ d, off, id, pinned }) {
+  const action = useAction();
+  const ask = () => action.run(async () => {
+    const asked = pinned ? await api.unpin(d.name, [id]) : await api.pin(d.name, [id]);
+    d.again();
+    return `${id} is ${pinned ? "no longer pinned" : "pinned"} ${asked.from}.`;
+  });
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${ask}><${Icon} n="pin" s=${12}/>${pinned ? "Unpin" : "Pin"}</button>${action.said}</div>`;
+}
+
+/** Words for the agent that have the model bring an original back. @param {{ id: string }} props */
+export const RecallWords = ({ id }) => html`<${Copy} text=${`Call the tool recall with the id "${id}".`}>Copy a line that has the model recall it<//>`;

@@ -1,0 +1,123 @@
+// Evictions: the passes of a session, and for one of them what moved, what stands in its place, whether it
+// was needed later, and what stayed and why. Owns this view. Never judges what was needed: the server does.
+import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
+import { api } from "./api.js";
+import { PinButton, RecallWords } from "./asks.js";
+import { count, full, known, short, usd } from "./format.js";
+import { at, openAt, partsAt } from "./history.js";
+import { Failed, Waiting, useRead } from "./load.js";
+import { Now } from "./now.js";
+import { EpTag, Fig, Move, NeedTag, Seg } from "./parts.js";
+import { go, note, route, to } from "./route.js";
+
+/** @typedef {import("./session_data.js").Data} Data */
+/** @typedef {import("./shapes").PassRow} PassRow */
+/** @typedef {import("./shapes").Pass} Pass */
+/** @typedef {Pass["moves"][number]} Moved */
+
+/** Why an episode stayed, in words. @type {Record<Pass["held"][number]["why"], string>} */
+const WHY = {
+  open: "it is open",
+  needed: "open work depends on it",
+  recent: "it is among the newest tokens",
+  pinned: "it is pinned",
+  kept: "a rule keeps it",
+  floor: "the floor was reached first",
+  protected: "it may never go",
+};
+
+/** Before, after and floor of a pass on one scale. @param {{ p: PassRow, most: number, tau: number | null }} props */
+function Bullet({ p, most, tau }) {
+  const x = (/** @type {number | null} */ v) => (known(v) ? (100 * v) / most : 0);
+  return html`<svg width="100%" height="16" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
+    <rect x="0" y="4" width=${x(p.before)} height="8" fill="var(--histfill)" stroke="var(--line2)" vector-effect="non-scaling-stroke"/>
+    <rect x="0" y="4" width=${x(p.after)} height="8" fill="var(--sent)"/>
+    ${known(p.floor) ? html`<path d=${`M${x(p.floor)} 0V16`} stroke="var(--floor)" stroke-width="1.5" stroke-dasharray="3 2" vector-effect="non-scaling-stroke"/>` : null}
+    ${known(tau) ? html`<path d=${`M${x(tau)} 0V16`} stroke="var(--tau)" stroke-width="1.5" vector-effect="non-scaling-stroke"/>` : null}</svg>`;
+}
+
+/** @param {{ d: Data, off: boolean }} props */
+export function Evictions({ d, off }) {
+  const passes = d.session.passes;
+  const [turn, setTurn] = useState(() => Number(route().query["pass"] ?? passes.at(-1)?.turn ?? 0));
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const pass = passes.find((p) => p.turn === turn) ?? passes.at(-1);
+  const taus = d.turns.tau.filter(known);
+  const tau = taus.at(-1) ?? null;
+  const most = Math.max(1, ...passes.map((p) => p.before ?? 0), tau ?? 0) * 1.02;
+  const freed = passes.reduce((a, p) => a + (p.freed ?? 0), 0);
+  const choose = (/** @type {number} */ t) => { setTurn(t); note({ pass: t, item: null }); };
+  useEffect(() => { list.current?.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest" }); }, [pass?.turn]);
+  const keys = (/** @type {KeyboardEvent} */ e) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+    const next = step && pass ? passes[passes.indexOf(pass) + step] : undefined;
+    if (!next) return;
+    e.preventDefault();
+    choose(next.turn);
+    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (list.current?.querySelector("[aria-pressed=true]"))?.focus());
+  };
+  if (!pass) return html`<section class="panel"><div class="empty"><h2>Nothing was evicted</h2>No pass has run: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
+  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2>Passes</h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span></div>
+    <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} tau=${tau}/>
+      <span class=${`num${p.needed ? " warn" : ""}`}>${known(p.freed) ? `−${short(p.freed)}` : "–"}</span></button>`)}</div></section>
+    <${OnePass} key=${pass.turn} d=${d} p=${pass} off=${off}/></div>`;
+}
+
+/** The price of a token that was read from nowhere: what the turn's rewrites cost. @param {Data} d @param {PassRow} p */
+function rewriteCost(d, p) {
+  const account = d.turns.account[at(d.turns, p.turn)];
+  return account?.usd ? usd(account.usd.rewrites, 3) : account?.units ? `${short(account.units.rewrites)} units` : null;
+}
+
+/** @param {{ d: Data, p: PassRow, off: boolean }} props */
+function OnePass({ d, p, off }) {
+  const read = useRead((stop) => api.pass(d.name, p.turn, stop), [d.name, p.turn]);
+  const [kind, setKind] = useState("all");
+  const [open, setOpen] = useState(/** @type {string | null} */ (route().query["item"] ?? null));
+  const moves = read.value?.moves ?? [];
+  const needed = moves.filter((m) => m.needed && m.needed.how !== "held");
+  const kinds = [...new Set(moves.map((m) => m.to))];
+  const list = kind === "all" ? moves : kind === "needed" ? needed : moves.filter((m) => m.to === kind);
+  const told = known(p.needed);
+  const cost = rewriteCost(d, p);
+  const far = known(p.after) && known(p.floor) && p.after > p.floor * 1.3;
+  const i = at(d.turns, p.turn);
+  const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.items.list, p.turn, d.turns.out[i] ?? null) : null), [d.items, p.turn]);
+  return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>Pass of turn ${p.turn}</h2><span class="dim">${p.trigger ? { ceiling: "the next request would have passed τ", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger : "why it ran was not recorded"}</span><span class="grow"></span>
+    <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a></div>
+    <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short((p.after ?? 0) - (p.floor ?? 0))} above the floor</span>` : `floor ${short(p.floor)}`}/>
+      <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
+      <${Fig} l="Read anew" v=${short(p.reread)} s=${known(p.cut) ? `the first ${short(p.cut)} stayed cached${cost ? `; ${cost}` : ""}` : "not recorded"}/>
+      <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? ([...new Set(needed.map((m) => m.needed?.how))].join(", ") || "nothing was") : "can’t be told without content"}/></div></section>
+  <section class="panel" aria-label="What moved"><div class="ph"><h2>What moved</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${moves.length}`], ...kinds.map((k) => [k, `${k} ${moves.filter((m) => m.to === k).length}`]), ...(needed.length ? [["needed", `needed ${needed.length}`]] : [])]}/>` : null}</div>
+    ${read.error ? html`<div class="pb"><${Failed} error=${read.error} again=${read.again}/></div>` : !read.value ? html`<${Waiting} what="the pass"/>` : moves.length ? html`<${Moves} d=${d} list=${list} open=${open} told=${told} off=${off} turn=${p.turn} setOpen=${(/** @type {string | null} */ id) => { setOpen(id); note({ item: id }); }}/>` : html`<div class="pb dim">Which items it moved was not recorded.</div>`}</section>
+  <section class="panel" aria-label="What stayed, and why"><div class="ph"><h2>What stayed, and why</h2><span class="dim">${known(p.after) ? `${full(p.after)} tokens after the pass` : ""}</span></div>
+    ${parts ? html`<${Now} parts=${parts} tau=${d.turns.tau[i] ?? null} floor=${p.floor} open=${openAt(d.session, p.turn)?.name ?? null}/>` : null}
+    ${read.value?.held.length ? html`<table><caption class="sr">What stayed, and why</caption><tbody>${read.value.held.map((h) => html`<tr key=${h.name}><td>${h.episode === null ? html`<span class="tag">${h.name}</span>` : html`<${EpTag} e=${d.session.episodes[h.episode]}/>`}</td><td class="num">${full(h.tokens)}</td><td class="mid">${WHY[h.why]}</td></tr>`)}</tbody></table>` : html`<div class="pb dim">Why the rest stayed was not recorded.</div>`}</section></div>`;
+}
+
+/** @param {{ d: Data, list: Moved[], open: string | null, told: boolean, off: boolean, turn: number, setOpen: (id: string | null) => void }} props */
+function Moves({ d, list, open, told, off, turn, setOpen }) {
+  const narrow = useNarrow();
+  const size = narrow ? short : full;
+  return html`<div class="tw moves" tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col">Episode</th><th scope="col">Mark</th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col">Needed later</th></tr></thead>
+  <tbody>${list.map((m) => html`<tr key=${m.no} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
+    <td class="idm nw"><button class="opener" aria-expanded=${open === m.id}>${m.id}</button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
+    <td class="wide nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
+    <td class="num">${size(m.before)} <span class="dim">→</span> ${size(m.after)}</td>
+    <td class="wide"><div class="ell stub">${m.to === "removed" ? html`<span class="dim">named in its episode’s line</span>` : (m.stub ?? html`<span class="dim">–</span>`)}</div></td><td class="nw"><${NeedTag} n=${m.needed} told=${told}/></td></tr>
+    ${open === m.id ? html`<tr class="inner"><td colspan="7"><${Opened} d=${d} m=${m} turn=${turn} off=${off}/></td></tr>` : null}`)}</tbody></table></div>`;
+}
+
+/** @param {{ d: Data, m: Moved, turn: number, off: boolean }} props */
+function Opened({ d, m, turn, off }) {
+  const read = useRead((stop) => api.item(d.name, m.id, turn, stop), [d.name, m.id, turn]);
+  const item = read.value;
+  const none = item?.content === "withheld" ? "Its text is withheld by console.content." : "Its text is neither in memory nor stored.";
+  if (read.error) return html`<${Failed} error=${read.error} again=${read.again}/>`;
+  return html`<div class="two half"><div><div class="sub cap">original, ${full(m.before)} tokens</div><pre class="code" tabindex="0">${item ? (item.original ?? none) : "…"}</pre></div>
+    <div><div class="sub cap">in its place, ${full(m.after)} tokens</div><pre class="code" tabindex="0">${m.to === "removed" ? "(removed)" : (item?.shown ?? m.stub ?? none)}</pre></div></div>
+    <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedTag} n=${m.needed}/>${m.needed.word ? html` <code>${m.needed.word}</code>` : null}` : null}</p>
+    <div class="acts"><${RecallWords} id=${m.id}/><${PinButton} d=${d} off=${off} id=${m.id} pinned=${d.session.pins.includes(m.id)}/>
+      <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Show in the view</button></div>`;
+}

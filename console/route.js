@@ -1,0 +1,55 @@
+// Where the page is: `#/` is the overview, `#/s/SESSION/VIEW?turn=7` a view of a session. Owns the form
+// of these addresses. Never reads data.
+import { useEffect, useState } from "./lib.js";
+
+/** @typedef {{ session: string | null, view: string, query: Record<string, string> }} Route */
+
+/** @returns {Route} */
+export function route() {
+  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [kind, session, view] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  return {
+    session: kind === "s" && session ? session : null,
+    view: view ?? "timeline",
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
+}
+
+/**
+ * The address of a view of a session.
+ * @param {string} session @param {string} [view] @param {Record<string, string | number>} [query]
+ */
+export function to(session, view = "timeline", query) {
+  const asked = query ? `?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}` : "";
+  return `#/s/${encodeURIComponent(session).replace("%40", "@")}/${view}${asked}`;
+}
+
+/** @param {string} address */
+export function go(address) {
+  location.hash = address;
+}
+
+/**
+ * Changes the query of this view without a step in the browser's history.
+ * @param {Record<string, string | number | null>} changes
+ */
+export function note(changes) {
+  const at = route();
+  if (at.session === null) return;
+  const query = { ...at.query };
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null) delete query[key];
+    else query[key] = String(value);
+  }
+  history.replaceState(null, "", to(at.session, at.view, query));
+}
+
+export function useRoute() {
+  const [at, set] = useState(route);
+  useEffect(() => {
+    const tell = () => set(route());
+    addEventListener("hashchange", tell);
+    return () => removeEventListener("hashchange", tell);
+  }, []);
+  return at;
+}

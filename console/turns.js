@@ -1,0 +1,76 @@
+// Turns: what each cost, and why. Owns this table and its filters; of thousands of turns only those near
+// the screen are rows. Never sums savings beyond what the server says of each turn.
+import { html, useMemo, useNarrow, useState } from "./lib.js";
+import { count, full, known, pct, short, signed, time, usd } from "./format.js";
+import { cachedAt } from "./history.js";
+import { Chip } from "./parts.js";
+import { go, to } from "./route.js";
+import { useRows } from "./rows.js";
+
+/** @typedef {import("./session_data.js").Data} Data */
+/** @typedef {import("./shapes").Turns["columns"]} Columns */
+
+const ROW = 31;
+/** Below this share a prompt was mostly read anew. */
+const COLD = 0.6;
+
+/** @type {[string, string, (c: Columns, i: number) => boolean][]} */
+const KINDS = [
+  ["pass", "with a pass", (c, i) => (c.passes[i] ?? 0) > 0],
+  ["hops", "hidden hops", (c, i) => (c.hops[i]?.length ?? 0) > 1],
+  ["recall", "recalls", (c, i) => (c.recalled[i] ?? 0) > 0],
+  ["over", "over the line", (c, i) => c.over[i] === true],
+  ["failed", "failed open", (c, i) => Boolean(c.fail_open[i])],
+];
+
+/** @param {{ c: Columns, i: number }} props */
+function Happened({ c, i }) {
+  const hops = (c.hops[i]?.length ?? 1) - 1;
+  return html`<span class="tagsbox">${c.passes[i] ? html`<span class="tag">▾ ${count(c.passes[i], "pass", "passes")}</span>` : null}
+    ${hops > 0 ? html`<span class="tag act">○ ${count(hops, "hop")}</span>` : null}${c.recalled[i] ? html`<span class="tag rec">▴ recalled ${full(c.recalled[i])}</span>` : null}
+    ${c.over[i] ? html`<span class="tag bad">over the line</span>` : null}${c.fail_open[i] ? html`<span class="tag warn">failed open: ${c.fail_open[i]}</span>` : null}</span>`;
+}
+
+/** What a turn cost and saved, in dollars or units. @param {Columns} c @param {number} i */
+function moneyOf(c, i) {
+  const account = c.account[i];
+  if (account?.usd) return { paid: usd(account.usd.paid, 4), net: account.usd.net, text: signed(account.usd.net, 4), least: 0.00005 };
+  if (account?.units) return { paid: `${short(account.units.paid)} u`, net: account.units.net, text: `${account.units.net < 0 ? "−" : "+"}${short(Math.abs(account.units.net))} u`, least: 0.5 };
+  return null;
+}
+
+/** @param {{ d: Data, i: number, most: number, at: number }} props */
+function Row({ d, i, most, at }) {
+  const c = d.turns;
+  const cached = cachedAt(c, i);
+  const money = moneyOf(c, i);
+  const x = (/** @type {number | null | undefined} */ v) => (known(v) ? (140 * v) / most : 0);
+  const turn = c.turn[i];
+  const ids = c.request_ids[i]?.filter((id) => id !== null) ?? [];
+  const here = to(d.name, "view", { turn: turn ?? 1 });
+  return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}><td class="num"><a href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${turn}</a></td>
+    <td class="wide"><svg width="142" height="10" aria-hidden="true"><rect x=".5" y="1" width=${x(c.in[i])} height="8" rx="1.5" fill="var(--histfill)" stroke="var(--line2)"/><rect x=".5" y="1" width=${x(c.out[i])} height="8" rx="1.5" fill=${c.over[i] ? "var(--bad)" : "var(--sent)"}/></svg></td>
+    <td class="num mid">${full(c.in[i])}</td><td class=${`num${c.over[i] ? " bad" : ""}`}>${full(c.out[i] ?? c.hops[i]?.at(-1)?.[0])}</td>
+    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} c=${c} i=${i}/></td>
+    <td class="num mid">${time(c.own_ms[i])}</td><td class="num mid">${time(c.first_ms[i])}</td>
+    <td class="num">${money ? money.paid : "–"}</td><td class=${`num ${money ? (money.net < -money.least ? "bad" : money.net > money.least ? "good" : "dim") : "dim"}`}>${money ? money.text : "–"}</td>
+    <td class="idm" title=${ids.join(", ")}>${ids.at(-1) ?? "–"}</td></tr>`;
+}
+
+/** @param {{ d: Data }} props */
+export function Turns({ d }) {
+  const c = d.turns;
+  const narrow = useNarrow();
+  const [on, setOn] = useState(/** @type {Record<string, boolean>} */ ({}));
+  const counts = useMemo(() => KINDS.map(([, , yes]) => c.turn.filter((_, i) => yes(c, i)).length), [c]);
+  const picked = KINDS.filter(([id]) => on[id]);
+  const list = useMemo(() => c.turn.map((_, i) => i).filter((i) => picked.every(([, , yes]) => yes(c, i))).reverse(), [c, on]);
+  const most = useMemo(() => Math.max(1, ...c.in.filter(known), ...c.out.filter(known)), [c]);
+  const rows = useRows(list.length, ROW);
+  return html`<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
+    <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}</span></div>
+    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="wide" scope="col">Sent of history</th><th class="num" scope="col">In</th><th class="num" scope="col">Sent</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">Cost</th><th class="num" scope="col">Net</th><th scope="col">Upstream’s request id</th></tr></thead>
+      <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
+      ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n}/>`)}
+      ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table></div>` : html`<div class="empty">No such turn.</div>`}</section>`;
+}

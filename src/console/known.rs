@@ -1,0 +1,256 @@
+//! A session as the console knows it: its row, and its path with all reports. Owns what is kept of
+//! sessions that were read. Never reads content.
+
+use std::sync::{Arc, OnceLock};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::error::ConsoleError;
+use super::needed::NeededLater;
+use crate::history::{self, Reads, usage_key};
+use crate::model::caches::{bounded, entry};
+use crate::model::{CacheName, Digest, LateReport, Parent, RecordId, SessionRow, TenantId};
+use crate::pipeline::App;
+use crate::session::path::Path;
+use crate::store::{Listed, Store};
+
+/// How many rows are read at a time.
+const ROWS: usize = 1000;
+
+/// A session that was read.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its row in the list.
+    pub row: SessionRow,
+    /// Its turns, each with what was reported late.
+    pub path: Arc<Path>,
+    /// Whether its records are in memory alone, because it is only watched.
+    pub watched: bool,
+    /// What of it was needed later, once somebody has asked. None without its texts.
+    pub needed: OnceLock<Option<Arc<NeededLater>>>,
+}
+
+/// Weighs sessions by the memory that they take.
+#[derive(Clone)]
+pub struct ByBytes;
+
+impl Weighter<Digest, Arc<Known>> for ByBytes {
+    fn weight(&self, _key: &Digest, known: &Arc<Known>) -> u64 {
+        (known.path.weight() + size_of::<Known>() + entry::<Digest, Arc<Known>>()) as u64
+    }
+}
+
+/// Sessions that were read lately.
+pub type KnownSessions = Cache<Digest, Arc<Known>, ByBytes>;
+
+/// Room for sessions within their share of `all`, the memory of all caches.
+#[must_use]
+pub fn room(all: usize) -> KnownSessions {
+    bounded(CacheName::Console, all, ByBytes)
+}
+
+impl Known {
+    /// By which [`crate::pipeline::Bodies`] knows it.
+    #[must_use]
+    pub fn identity(&self) -> Digest {
+        SessionRow::identity(TenantId(self.row.tenant), &self.row.session)
+    }
+
+    /// The store that has its records.
+    #[must_use]
+    pub fn store<'a>(&self, app: &'a App) -> &'a Store {
+        store(app, self.watched)
+    }
+}
+
+fn store(app: &App, watched: bool) -> &Store {
+    if watched { &app.watched } else { &app.store }
+}
+
+/// All rows of a store that have a text somewhere, newest first, until `each` says that it has enough.
+/// Rows without it are not read.
+pub fn each_row(
+    store: &Store,
+    text: &str,
+    each: &mut dyn FnMut(SessionRow) -> bool,
+) -> Result<(), ConsoleError> {
+    let mut before = None;
+    loop {
+        let page = store.sessions(before, ROWS)?;
+        let has = |listed: &&Listed| memchr::memmem::find(&listed.row, text.as_bytes()).is_some();
+        // What a newer version wrote in another form is left out.
+        let read = |listed: &Listed| rmp_serde::from_slice(&listed.row).ok();
+        let mut rows: Vec<SessionRow> = page.iter().filter(has).filter_map(read).collect();
+        learn_of_newest(store, &mut rows)?;
+        for row in rows {
+            if !each(row) {
+                return Ok(());
+            }
+        }
+        match page.last().filter(|_| page.len() == ROWS) {
+            Some(last) => before = Some(last.place()),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Adds to rows what their newest turns cost, where that was known only after the row was written.
+pub fn learn_of_newest(store: &Store, rows: &mut [SessionRow]) -> Result<(), ConsoleError> {
+    let lacks = |row: &&mut SessionRow| row.sums.is_some_and(|sums| sums.accounts < sums.turns);
+    let mut lacking: Vec<&mut SessionRow> = rows.iter_mut().filter(lacks).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<Digest> = lacking.iter().map(|row| usage_key(row.record)).collect();
+    let links = store.links(&keys)?;
+    let found = lacking.iter_mut().zip(&links);
+    let found = found.filter_map(|(row, links)| Some((row, links.first()?.1)));
+    let (rows, blobs): (Vec<_>, Vec<Digest>) = found.unzip();
+    for (row, bytes) in rows.into_iter().zip(store.blobs(&blobs)?) {
+        let report = bytes.and_then(|bytes| rmp_serde::from_slice::<LateReport>(&bytes).ok());
+        if let (Some(sums), Some(cost)) = (&mut row.sums, report.and_then(|report| report.cost)) {
+            sums.add(&cost);
+        }
+    }
+    Ok(())
+}
+
+/// How many rows a store has, counted up to a limit.
+pub fn count_rows(store: &Store, most: usize) -> Result<usize, ConsoleError> {
+    let (mut count, mut before) = (0, None);
+    loop {
+        let page = store.sessions(before, ROWS)?;
+        count += page.len();
+        match page.last().filter(|_| page.len() == ROWS && count < most) {
+            Some(last) => before = Some(last.place()),
+            None => return Ok(count.min(most)),
+        }
+    }
+}
+
+/// The session of a name. `tenant` is the beginning of its tenant's hash, where two have one of a name.
+pub fn find_row(
+    app: &App,
+    name: &str,
+    tenant: Option<&str>,
+) -> Result<(SessionRow, bool), ConsoleError> {
+    let name = name.to_ascii_lowercase();
+    let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_name {
+        let message =
+            "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
+        return Err(ConsoleError::parameter(message));
+    }
+    let mut found: Vec<(SessionRow, bool)> = Vec::new();
+    for watched in [false, true] {
+        each_row(store(app, watched), &name, &mut |row| {
+            let fits = tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant));
+            let other = |(known, _): &(SessionRow, bool)| known.tenant != row.tenant;
+            if row.session == name && fits && found.iter().all(other) {
+                found.push((row, watched));
+            }
+            true
+        })?;
+    }
+    match found.len() {
+        0 => Err(ConsoleError::unknown_session(&name)),
+        1 => found
+            .pop()
+            .ok_or_else(|| ConsoleError::unknown_session(&name)),
+        _ => {
+            let tenants: Vec<String> = found.iter().map(|(row, _)| row.tenant.short()).collect();
+            let message = format!(
+                "several tenants have this session: add ?tenant= and one of {}",
+                tenants.join(", ")
+            );
+            Err(ConsoleError::new(409, "ambiguous_session", message))
+        }
+    }
+}
+
+/// Reads the session of a row, or takes it from what was read before.
+pub fn read(
+    app: &App,
+    kept: &KnownSessions,
+    row: SessionRow,
+    watched: bool,
+) -> Result<Arc<Known>, ConsoleError> {
+    let key = SessionRow::identity(TenantId(row.tenant), &row.session);
+    let before = kept.get(&key);
+    let record = row.record;
+    if let Some(known) = before.as_ref().filter(|known| {
+        let newest = known.path.entries.last();
+        newest.is_some_and(|newest| newest.id == record && newest.account().is_some())
+    }) {
+        return Ok(Arc::clone(known));
+    }
+    let unwatched = |_, _| {};
+    let reads = Reads::new(store(app, watched), &unwatched);
+    let mut path = match before {
+        Some(known) => longer(&reads, &known.path, record)?,
+        None => None,
+    };
+    if path.is_none() {
+        path = history::load(&reads, record)?;
+    }
+    let Some(mut path) = path else {
+        let message = format!("session {} is not whole: a record is missing", row.session);
+        return Err(ConsoleError::new(404, "unknown_session", message));
+    };
+    learn_late(&reads, &mut path)?;
+    let known = Arc::new(Known {
+        row,
+        path: Arc::new(path),
+        watched,
+        needed: OnceLock::new(),
+    });
+    kept.insert(key, Arc::clone(&known));
+    app.live.set_read_weight(kept.weight());
+    Ok(known)
+}
+
+/// The path with one more turn, if that is all that is new.
+fn longer(reads: &Reads<'_>, path: &Path, id: RecordId) -> Result<Option<Path>, ConsoleError> {
+    let Some(newest) = path.entries.last() else {
+        return Ok(None);
+    };
+    if newest.id == id {
+        return Ok(Some(path.clone()));
+    }
+    let Some(record) = history::record(reads, id)? else {
+        return Ok(None);
+    };
+    let goes_on = record.parent == Parent::Record(newest.id);
+    Ok(goes_on.then(|| path.extend(id, Arc::new(record))))
+}
+
+/// Reads what was reported late of turns that lack it.
+fn learn_late(reads: &Reads<'_>, path: &mut Path) -> Result<(), ConsoleError> {
+    let lacking: Vec<usize> = path
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.account().is_none() || entry.reported.is_none())
+        .map(|(at, _)| at)
+        .collect();
+    let ids = lacking.iter().filter_map(|at| path.entries.get(*at));
+    let keys: Vec<Digest> = ids.map(|entry| usage_key(entry.id)).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let links = reads.links(&keys)?;
+    let first = |links: &Vec<(u32, Digest)>| links.first().map(|(_, blob)| *blob);
+    let found = lacking.iter().zip(&links);
+    let found: Vec<(usize, Digest)> = found
+        .filter_map(|(at, links)| Some((*at, first(links)?)))
+        .collect();
+    let blobs: Vec<Digest> = found.iter().map(|(_, blob)| *blob).collect();
+    for ((at, _), bytes) in found.iter().zip(reads.blobs(&blobs)?) {
+        let report = bytes.and_then(|bytes| rmp_serde::from_slice::<LateReport>(&bytes).ok());
+        if let (Some(report), Some(entry)) = (report, path.entries.get_mut(*at)) {
+            entry.learn(&report);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,485 @@
+//! The console: what a person sees of sessions in a browser, and the API that it is written against
+//! (`docs/console/openapi.json`). It reads `store`, `history` and what `pipeline` holds, and nothing of a
+//! turn waits for it. Owns the answers; `ingress` owns the paths and the rules of the listener. Never
+//! edits a record.
+//!
+//! [`known`] reads a session, [`story`] tells its items and episodes from records alone, and [`content`]
+//! brings texts where they may be shown. [`rows`], [`session`], [`turns`], [`items`] and [`overview`]
+//! make the answers, [`events`] the stream of what happens, and [`assets`] holds the page itself.
+
+pub mod assets;
+mod build;
+mod content;
+mod error;
+mod events;
+mod items;
+mod known;
+#[cfg(feature = "lab")]
+mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "no_lab.rs"]
+mod lab;
+mod money;
+mod needed;
+mod overview;
+mod query;
+mod rows;
+mod session;
+mod story;
+mod turns;
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+pub use error::ConsoleError;
+pub use events::EventStream;
+pub use query::Query;
+
+use content::TextSource;
+use known::{Known, KnownSessions};
+use needed::NeededLater;
+use rows::{ListAsk, RowExtras};
+use story::Story;
+
+use crate::model::{SessionRow, TenantId};
+use crate::pipeline::{App, ShownContent};
+use crate::session::path::Path;
+
+/// Of how many of the newest sessions titles and findings are searched.
+const MOST_SEARCHED: usize = 500;
+/// How many sizes a spark has.
+const SPARK: usize = 48;
+
+/// The console of one process.
+pub struct Console {
+    app: Arc<App>,
+    /// Proves that a request comes from the page that this process served.
+    token: String,
+    began: u64,
+    agents: OnceLock<String>,
+    known: KnownSessions,
+}
+
+/// A session's name and, where two tenants have one of that name, the beginning of its tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The name.
+    pub session: &'a str,
+    /// The tenant.
+    pub tenant: Option<&'a str>,
+}
+
+type Answer = Result<Value, ConsoleError>;
+
+impl Console {
+    /// The console of an application.
+    #[must_use]
+    pub fn new(app: Arc<App>) -> Self {
+        let mut random = [0_u8; 16];
+        let source = rustls::crypto::ring::default_provider().secure_random;
+        // A token that can be foreseen would be worse than none: without one nothing is accepted.
+        let made = source.fill(&mut random).is_ok();
+        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            token: if made { token } else { String::new() },
+            began: app.now(),
+            agents: OnceLock::new(),
+            known: known::room(app.serving.cache_memory),
+            app,
+        }
+    }
+
+    /// Notes where agents connect.
+    pub fn serves(&self, agents: String) {
+        let _ = self.agents.set(agents);
+    }
+
+    /// The token of this process.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Whether a request has the token.
+    #[must_use]
+    pub fn admits(&self, token: Option<&str>) -> bool {
+        !self.token.is_empty() && token == Some(self.token.as_str())
+    }
+
+    /// The figures over all sessions.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn overview(&self) -> Answer {
+        overview::overview(self)
+    }
+
+    /// A page of the list.
+    ///
+    /// # Errors
+    /// What is not understood, or that the store does not answer.
+    pub fn sessions(&self, query: &str) -> Answer {
+        let ask = ListAsk::read(query)?;
+        if ask.is_plain() {
+            return self.plain_page(&ask);
+        }
+        let (mut rows, mut seen, mut looked) = (Vec::new(), 0_usize, 0);
+        for (store, watched) in [(&self.app.store, false), (&self.app.watched, true)] {
+            known::each_row(store, "", &mut |row| {
+                seen += 1;
+                if ask.fits(&row) && self.has_text(&ask, &row, watched, &mut looked) {
+                    rows.push((row, watched));
+                }
+                seen < rows::MOST_SORTED
+            })?;
+        }
+        rows.sort_by(|(one, _), (other, _)| ask.order(one, other));
+        let total = rows.len();
+        let from = match ask.behind {
+            None => 0,
+            Some(behind) => {
+                let at = rows.iter().position(|(row, _)| rows::place(row) == behind);
+                // A session that went on since then may be skipped, and none comes twice.
+                at.map_or(total, |at| at + 1)
+            }
+        };
+        let page = rows.get(from..).unwrap_or_default();
+        let page = page.get(..ask.limit.min(page.len())).unwrap_or_default();
+        let more = from + page.len() < total;
+        let next = page
+            .last()
+            .filter(|_| more)
+            .map(|(row, _)| rows::cursor(row));
+        let total = ask.behind.is_none().then_some(total);
+        Ok(self.page(&ask, page, next, total))
+    }
+
+    /// A page in the list's own order, which needs no other row.
+    fn plain_page(&self, ask: &ListAsk) -> Answer {
+        let mut rows = Vec::new();
+        for (store, watched) in [(&self.app.store, false), (&self.app.watched, true)] {
+            let page = store.sessions(ask.behind, ask.limit)?;
+            // What a newer version wrote in another form is left out.
+            let read = page.iter();
+            let read = read.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
+            let mut own: Vec<SessionRow> = read.collect();
+            known::learn_of_newest(store, &mut own)?;
+            rows.extend(own.into_iter().map(|row| (row, watched)));
+        }
+        rows.sort_by_key(|(row, _)| std::cmp::Reverse(rows::place(row)));
+        rows.truncate(ask.limit);
+        let full = rows.len() == ask.limit;
+        let next = rows
+            .last()
+            .filter(|_| full)
+            .map(|(row, _)| rows::cursor(row));
+        let total = (!ask.plain && ask.behind.is_none()).then(|| self.count());
+        let total = total.transpose()?;
+        Ok(self.page(ask, &rows, next, total))
+    }
+
+    /// How many sessions there are.
+    fn count(&self) -> Result<usize, ConsoleError> {
+        let mut count = 0;
+        for store in [&self.app.store, &self.app.watched] {
+            count += known::count_rows(store, rows::MOST_SORTED)?;
+        }
+        Ok(count)
+    }
+
+    fn page(
+        &self,
+        ask: &ListAsk,
+        rows: &[(SessionRow, bool)],
+        next: Option<String>,
+        total: Option<usize>,
+    ) -> Value {
+        let shown = rows.iter().map(|(row, watched)| {
+            let extras = self.extras(row, *watched, ask.spark);
+            rows::shown(row, &extras)
+        });
+        json!({"sessions": shown.collect::<Vec<Value>>(), "next": next, "total": total})
+    }
+
+    /// Whether a row has the text that is asked for.
+    fn has_text(&self, ask: &ListAsk, row: &SessionRow, watched: bool, looked: &mut usize) -> bool {
+        let Some(text) = &ask.text else { return true };
+        let has = |name: &str| name.to_lowercase().contains(text.as_str());
+        if has(&row.session) || has(&row.model) {
+            return true;
+        }
+        // Titles and findings are read from records, which of many sessions would take long.
+        if self.app.serving.shown == ShownContent::Off || *looked == MOST_SEARCHED {
+            return false;
+        }
+        *looked += 1;
+        let extras = self.extras(row, watched, true);
+        let finding = extras.finding.as_ref();
+        extras.title.as_deref().is_some_and(has)
+            || finding.is_some_and(|(episode, text)| has(episode) || has(text))
+    }
+
+    /// What is shown of a session beside its row. A session that can't be read has none.
+    fn extras(&self, row: &SessionRow, watched: bool, whole: bool) -> RowExtras {
+        let identity = SessionRow::identity(TenantId(row.tenant), &row.session);
+        let live = self.app.bodies.get(&identity);
+        let mut extras = RowExtras {
+            live: live.is_some_and(|live| live.record == row.record),
+            ..RowExtras::default()
+        };
+        if !whole {
+            return extras;
+        }
+        let Ok(known) = known::read(&self.app, &self.known, row.clone(), watched) else {
+            return extras;
+        };
+        extras.spark = spark(&known.path);
+        if self.app.serving.shown != ShownContent::Off {
+            extras.finding = finding(&Story::of(&known.path));
+            let title = content::look(&self.app, &known, None, content::title);
+            extras.title = title.ok().flatten().flatten();
+        }
+        extras
+    }
+
+    fn read(&self, named: Named<'_>) -> Result<Arc<Known>, ConsoleError> {
+        let (row, watched) = known::find_row(&self.app, named.session, named.tenant)?;
+        known::read(&self.app, &self.known, row, watched)
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// If it is not known, or the store does not answer.
+    pub fn session(&self, named: Named<'_>) -> Answer {
+        let known = self.read(named)?;
+        let story = Story::of(&known.path);
+        let shows = self.app.serving.shown != ShownContent::Off;
+        let needed = self.needed(&known);
+        let passes = session::passes(&known.path).map(|place| {
+            let (entry, at) = place;
+            let hop = entry.record.hops.get(at);
+            let moved = hop.map(|hop| hop.marks.iter().map(|(no, _)| *no).collect::<Vec<_>>());
+            let lost = needed
+                .as_ref()
+                .zip(moved)
+                .map(|(needed, moved)| needed.lost_of(&moved));
+            session::pass(place, lost)
+        });
+        let passes: Vec<Value> = passes.collect();
+        let extras = self.extras(&known.row, known.watched, true);
+        if extras.title.is_some() || extras.finding.is_some() {
+            content::log_look(&known, "its title and findings");
+        }
+        let pinned = known.path.pins.items().iter();
+        let pinned = pinned.filter_map(|no| Some(story.numbered(*no)?.id.clone()));
+        let (waiting, _) = self.app.asked_pins.of(&known.row.session);
+        Ok(json!({
+            "row": rows::shown(&known.row, &extras),
+            "children": self.children(&known)?,
+            "episodes": session::episodes(&story, shows),
+            "passes": passes,
+            "parts": session::parts(&story, &known.path),
+            "pins": pinned.collect::<Vec<String>>(),
+            "waiting": {"pins": waiting.len(), "evict": self.app.asked_pins.asks_pass(&known.row.session)},
+            "content": TextSource::of(&self.app, &known).name(),
+        }))
+    }
+
+    /// The sub-agents of a session.
+    fn children(&self, known: &Known) -> Result<Vec<Value>, ConsoleError> {
+        let mut children = Vec::new();
+        let store = known.store(&self.app);
+        known::each_row(store, &known.row.session, &mut |row| {
+            if row.parent.as_deref() == Some(&known.row.session) && row.tenant == known.row.tenant {
+                children.push(row);
+            }
+            children.len() < rows::MOST_SORTED
+        })?;
+        let shown = children.iter().map(|row| {
+            let extras = self.extras(row, known.watched, false);
+            rows::shown(row, &extras)
+        });
+        Ok(shown.collect())
+    }
+
+    /// Its turns as columns.
+    ///
+    /// # Errors
+    /// As [`Self::session`], and for what is not understood.
+    pub fn turns(&self, named: Named<'_>, mut query: Query) -> Answer {
+        let (from, to) = (query.turn("from")?, query.turn("to")?);
+        query.end("turns")?;
+        let known = self.read(named)?;
+        turns::columns(&known.path, from, to)
+    }
+
+    /// A page of its items.
+    ///
+    /// # Errors
+    /// As [`Self::turns`].
+    pub fn items(&self, named: Named<'_>, mut query: Query) -> Answer {
+        let turn = query.turn("turn")?;
+        let limit = query.number("limit", 1, items::MOST_ITEMS)?;
+        let from = match query.take("cursor") {
+            None => 0,
+            Some(text) => text.parse().map_err(|_| {
+                let message = format!("`{text}` is not the `next` of an earlier page");
+                ConsoleError::new(400, "bad_cursor", message)
+            })?,
+        };
+        query.end("items")?;
+        let known = self.read(named)?;
+        let story = Story::of(&known.path);
+        let needed = self.needed(&known);
+        let asked = (turn, from, limit.unwrap_or(items::ITEMS));
+        let page = items::page(&self.app, &known, &story, needed.as_deref(), asked)?;
+        if TextSource::of(&self.app, &known).has_texts() {
+            content::log_look(&known, "labels of its items");
+        }
+        Ok(page)
+    }
+
+    /// One of its items at a turn.
+    ///
+    /// # Errors
+    /// As [`Self::turns`], and if there is no such item or turn.
+    pub fn item(&self, named: Named<'_>, item: &str, mut query: Query) -> Answer {
+        let turn = query.turn("turn")?;
+        query.end("an item")?;
+        let known = self.read(named)?;
+        let story = Story::of(&known.path);
+        let needed = self.needed(&known);
+        items::detail(&self.app, &known, &story, needed.as_deref(), (item, turn))
+    }
+
+    /// The pass of a turn.
+    ///
+    /// # Errors
+    /// As [`Self::turns`], and if no pass ran before that turn.
+    pub fn pass(&self, named: Named<'_>, turn: &str) -> Answer {
+        let number = turn.parse::<u32>().ok().filter(|turn| *turn > 0);
+        let number = number.ok_or_else(|| ConsoleError::parameter("a turn is a number from 1"))?;
+        let known = self.read(named)?;
+        let story = Story::of(&known.path);
+        let needed = self.needed(&known);
+        items::pass(&self.app, &known, &story, needed.as_deref(), number)
+    }
+
+    /// A session built from parts of this one.
+    ///
+    /// # Errors
+    /// As [`Self::session`], for what is not understood, and if its texts may not be shown or are gone.
+    pub fn build(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        let ask = serde_json::from_slice(body).map_err(|error| {
+            let message = format!(
+                "send what to take, like {{\"format\": \"chat\", \"turns\": [[1, 4]]}}: {error}"
+            );
+            ConsoleError::new(400, "bad_body", message)
+        })?;
+        let known = self.read(named)?;
+        build::build(&self.app, &known, &Story::of(&known.path), &ask)
+    }
+
+    /// What of a session was needed later. None without its texts.
+    fn needed(&self, known: &Known) -> Option<Arc<NeededLater>> {
+        let find = || {
+            let found = lab::needed(&self.app, known).ok().flatten();
+            found.map(Arc::new)
+        };
+        known.needed.get_or_init(find).clone()
+    }
+
+    /// Asks for a pass down to the floor with the session's next request.
+    ///
+    /// # Errors
+    /// As [`Self::session`], for what is not understood, and if there is nothing to evict.
+    pub fn evict(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct EvictAsk {
+            now: bool,
+        }
+        let ask: EvictAsk = serde_json::from_slice(body).map_err(|error| {
+            let message = format!("send a body like {{\"now\": true}}: {error}");
+            ConsoleError::new(400, "bad_body", message)
+        })?;
+        let known = self.read(named)?;
+        let sizes = known.row.sizes.filter(|sizes| !sizes.watched);
+        let above = sizes.and_then(|sizes| sizes.tokens_out.checked_sub(sizes.floor));
+        let Some(above) = above.filter(|above| *above > 0) else {
+            let message = "the view is not above its floor: a pass would take nothing out";
+            return Err(ConsoleError::new(409, "nothing_evictable", message));
+        };
+        if ask.now {
+            self.app.asked_pins.ask_pass(&known.row.session);
+        }
+        let from = if ask.now {
+            "the session's next request"
+        } else {
+            "the next pass, which comes by itself when the view would exceed its ceiling"
+        };
+        let prices = self.app.models.family(&known.row.model).prices;
+        let floor = sizes.map_or(0, |sizes| sizes.floor);
+        // At worst the provider reads anew all that is left, in place of reading it from its cache.
+        let units = crate::record::lossy(floor) * (prices.write - prices.read);
+        let usd = crate::tokens::Cost::usd(units, &prices);
+        Ok(json!({
+            "session": known.row.session,
+            "from": from,
+            "tokens": above,
+            "cost": {"tokens": floor, "units": units, "usd": usd},
+        }))
+    }
+
+    /// This session under other lines, as lines of JSON that `each` takes until it has enough.
+    ///
+    /// # Errors
+    /// As [`Self::build`], and without the lab.
+    pub fn what_if(
+        &self,
+        named: Named<'_>,
+        body: &[u8],
+        each: &mut dyn FnMut(&Value) -> bool,
+    ) -> Result<(), ConsoleError> {
+        let ask = serde_json::from_slice(body).map_err(|error| {
+            let message = format!("send what to try, like {{\"taus\": [20000, 40000]}}: {error}");
+            ConsoleError::new(400, "bad_body", message)
+        })?;
+        let known = self.read(named)?;
+        lab::what_if(&self.app, &known, &ask, each)
+    }
+
+    /// The row and the turn of a record, for an event.
+    fn told(&self, tenant: TenantId, session: &str, watched: bool) -> Option<(Arc<Known>, Value)> {
+        let named = Named {
+            session,
+            tenant: Some(&tenant.0.hex()),
+        };
+        let (row, found) = known::find_row(&self.app, named.session, named.tenant).ok()?;
+        let known = known::read(&self.app, &self.known, row, found || watched).ok()?;
+        let extras = self.extras(&known.row, known.watched, false);
+        let row = rows::shown(&known.row, &extras);
+        Some((known, row))
+    }
+}
+
+/// Up to 48 sizes of views at even distances, the newest last.
+fn spark(path: &Path) -> Vec<u64> {
+    let entries = &path.entries;
+    let step = entries.len().div_ceil(SPARK).max(1);
+    let skipped = (entries.len() + step - 1) % step;
+    let sizes = entries.iter().skip(skipped).step_by(step).map(|entry| {
+        let facts = entry.record.facts.as_deref();
+        let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
+        facts.map_or(sent, |facts| facts.tokens_out)
+    });
+    sizes.collect()
+}
+
+/// The newest finding, with its episode.
+fn finding(story: &Story) -> Option<(String, String)> {
+    let mut episodes = story.episodes.iter().rev();
+    episodes.find_map(|one| Some((one.name.clone(), one.finding.clone()?)))
+}

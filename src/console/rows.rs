@@ -1,0 +1,307 @@
+//! The list of sessions: reads what is asked, filters, sorts, and shows rows. Owns the parameters, the
+//! cursors and the fields of a row. Never reads a record by itself.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use super::error::ConsoleError;
+use super::money;
+use super::query::Query;
+use crate::model::{Digest, RowSizes, SessionRow, TenantId};
+use crate::policy::Zone;
+use crate::record::lossy;
+
+/// How many rows a page has if nothing is asked, and at most.
+const ROWS: usize = 100;
+const MOST_ROWS: usize = 1000;
+/// The most rows that are filtered or sorted.
+pub const MOST_SORTED: usize = 100_000;
+
+/// What the list is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortKey {
+    /// The time of the newest turn.
+    Last,
+    /// The view over the ceiling.
+    Fill,
+    /// The number of turns.
+    Turn,
+    /// The number of passes.
+    Passes,
+    /// The cached share.
+    Cached,
+    /// What was saved.
+    Saved,
+    /// The name of the model.
+    Model,
+}
+
+/// Which zone is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ZoneAsk {
+    In(Zone),
+    Over,
+}
+
+/// A page that was asked for.
+#[derive(Clone, Debug)]
+pub struct ListAsk {
+    /// Text that a row must have.
+    pub text: Option<String>,
+    zone: Option<ZoneAsk>,
+    tenant: Option<String>,
+    model: Option<String>,
+    unmanaged: bool,
+    loss: bool,
+    /// The parent whose children are asked for; an empty name stands for none.
+    parent: Option<String>,
+    sort: (SortKey, bool),
+    /// Whether titles, findings and sparks are filled in.
+    pub spark: bool,
+    /// Behind which row the page begins.
+    pub behind: Option<(u64, Digest)>,
+    /// How many rows at most.
+    pub limit: usize,
+    /// Whether `before` was given, as by older readers.
+    pub plain: bool,
+}
+
+impl ListAsk {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// What is allowed, in a sentence.
+    pub fn read(query: &str) -> Result<Self, ConsoleError> {
+        let mut query = Query::read(query)?;
+        let zone = query.word("zone", &["green", "yellow", "red", "over"])?;
+        let zone = zone.map(|zone| match zone.as_str() {
+            "green" => ZoneAsk::In(Zone::Green),
+            "yellow" => ZoneAsk::In(Zone::Yellow),
+            "red" => ZoneAsk::In(Zone::Red),
+            _ => ZoneAsk::Over,
+        });
+        let sort = query.take("sort").unwrap_or_else(|| "last".to_owned());
+        let (turned, key) = match sort.strip_prefix('-') {
+            Some(key) => (true, key),
+            None => (false, sort.as_str()),
+        };
+        let key = match key {
+            "last" => SortKey::Last,
+            "fill" => SortKey::Fill,
+            "turn" => SortKey::Turn,
+            "passes" => SortKey::Passes,
+            "cached" => SortKey::Cached,
+            "saved" => SortKey::Saved,
+            "model" => SortKey::Model,
+            _ => {
+                let message = "`sort` is one of last, fill, turn, passes, cached, saved and model, with `-` in front to turn it round";
+                return Err(ConsoleError::parameter(message));
+            }
+        };
+        let (cursor, before) = (query.take("cursor"), query.take("before"));
+        let plain = before.is_some();
+        let behind = cursor.or(before);
+        let behind = behind.map(|text| parse_cursor(&text)).transpose()?;
+        let ask = Self {
+            text: query.take("q").map(|text| text.to_lowercase()),
+            zone,
+            tenant: query.take("tenant"),
+            model: query.take("model"),
+            unmanaged: query.word("unmanaged", &["1"])?.is_some(),
+            loss: query.word("loss", &["1"])?.is_some(),
+            parent: query.take("parent").map(|parent| match parent.as_str() {
+                "none" => String::new(),
+                _ => parent,
+            }),
+            sort: (key, turned),
+            spark: query.word("spark", &["1"])?.is_some(),
+            behind,
+            limit: query.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
+            plain,
+        };
+        query.end("the list")?;
+        Ok(ask)
+    }
+
+    /// Whether only the list's own order is asked for, so that a page can be read alone.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.zone.is_none()
+            && self.text.is_none()
+            && self.tenant.is_none()
+            && self.model.is_none()
+            && self.parent.is_none()
+            && !self.unmanaged
+            && !self.loss
+            && self.sort == (SortKey::Last, false)
+    }
+
+    /// Whether a row fits, its text left out.
+    #[must_use]
+    pub fn fits(&self, row: &SessionRow) -> bool {
+        let zone = self.zone.is_none_or(|asked| match asked {
+            ZoneAsk::In(zone) => zone_of(row) == Some(zone),
+            ZoneAsk::Over => row.sums.is_some_and(|sums| sums.over > 0),
+        });
+        let tenant = self.tenant.as_ref();
+        let parent = self.parent.as_ref();
+        zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
+            && self.model.as_ref().is_none_or(|model| row.model == *model)
+            && parent.is_none_or(|parent| row.parent.clone().unwrap_or_default() == *parent)
+            && (!self.unmanaged || row.sizes.is_some_and(|sizes| sizes.watched))
+            && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))
+    }
+
+    /// The order of two rows. Those of which the figure is not known come last.
+    #[must_use]
+    pub fn order(&self, one: &SessionRow, other: &SessionRow) -> Ordering {
+        let (key, turned) = self.sort;
+        let figure = |row: &SessionRow| match key {
+            SortKey::Last => Some(lossy(row.ended)),
+            SortKey::Fill => row
+                .sizes
+                .map(|sizes| lossy(sizes.tokens_out) / lossy(sizes.ceiling.max(1))),
+            SortKey::Turn => Some(f64::from(row.turn)),
+            SortKey::Passes => row.sums.map(|sums| f64::from(sums.passes)),
+            SortKey::Cached => row.sums.and_then(|sums| {
+                let (prompt, cached) = sums.account.sent;
+                (prompt > 0).then(|| lossy(cached) / lossy(prompt))
+            }),
+            SortKey::Saved => saved(row),
+            SortKey::Model => None,
+        };
+        let order = match key {
+            SortKey::Model => one.model.cmp(&other.model),
+            _ => match (figure(one), figure(other)) {
+                (Some(one), Some(other)) => other.total_cmp(&one),
+                // What is not known stays at the end, whichever way round.
+                (Some(_), None) => return Ordering::Less,
+                (None, Some(_)) => return Ordering::Greater,
+                (None, None) => Ordering::Equal,
+            },
+        };
+        let order = if turned { order.reverse() } else { order };
+        order.then_with(|| place(other).cmp(&place(one)))
+    }
+}
+
+/// Where a row stands in the store's list, which is also its cursor.
+#[must_use]
+pub fn place(row: &SessionRow) -> (u64, Digest) {
+    let session = SessionRow::identity(TenantId(row.tenant), &row.session);
+    (row.ended, session)
+}
+
+/// The cursor of the page behind a row.
+#[must_use]
+pub fn cursor(row: &SessionRow) -> String {
+    let (at, session) = place(row);
+    format!("{at}-{}", session.hex())
+}
+
+fn parse_cursor(text: &str) -> Result<(u64, Digest), ConsoleError> {
+    let place = text
+        .split_once('-')
+        .and_then(|(at, session)| Some((at.parse().ok()?, Digest::parse_hex(session)?)));
+    let message = || format!("`{text}` is not the `next` of an earlier page");
+    place.ok_or_else(|| ConsoleError::new(400, "bad_cursor", message()))
+}
+
+/// What a session saved, in dollars if they are known, else in units. None if nothing is recorded, or
+/// the session is only watched.
+fn saved(row: &SessionRow) -> Option<f64> {
+    let sums = row.sums.filter(|sums| sums.accounts > 0)?;
+    let watched = row.sizes.is_some_and(|sizes| sizes.watched);
+    (!watched).then(|| sums.account.net() * sums.account.usd.unwrap_or(1.0))
+}
+
+/// How full the newest view is under its ceiling.
+#[must_use]
+pub fn zone_of(row: &SessionRow) -> Option<Zone> {
+    let sizes = row.sizes?;
+    Some(Zone::of_ceiling(sizes.tokens_out, sizes.ceiling))
+}
+
+/// What is shown of a session beside its row.
+#[derive(Clone, Debug, Default)]
+pub struct RowExtras {
+    /// Whether its newest request is in memory and may be shown.
+    pub live: bool,
+    /// The beginning of its first user text.
+    pub title: Option<String>,
+    /// Its newest finding, with its episode.
+    pub finding: Option<(String, String)>,
+    /// The sizes of up to 48 views.
+    pub spark: Vec<u64>,
+}
+
+/// A row as JSON.
+#[must_use]
+pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
+    let finding = extras.finding.as_ref();
+    let finding = finding.map(|(episode, text)| json!({"episode": episode, "text": text}));
+    let mode = row
+        .sizes
+        .map(|sizes| if sizes.watched { "observe" } else { "manage" });
+    let mut fields = base(row);
+    let more = json!({
+        "title": extras.title,
+        "finding": finding,
+        "mode": mode,
+        "profile": row.profile,
+        "live": extras.live,
+        "zone": zone_of(row).map(Zone::name),
+        "spark": extras.spark,
+    });
+    for part in [more, sizes(row.sizes), sums(row)] {
+        if let Value::Object(part) = part {
+            fields.extend(part);
+        }
+    }
+    Value::Object(fields)
+}
+
+/// What rows of all versions have.
+fn base(row: &SessionRow) -> Map<String, Value> {
+    let fields = json!({
+        "session": row.session,
+        "tenant": row.tenant.hex(),
+        "record": row.record.0.hex(),
+        "turn": row.turn,
+        "began": row.began,
+        "ended": row.ended,
+        "model": row.model,
+        "parent": row.parent,
+        "content": row.content,
+        "client_tokens": row.client_tokens,
+        "view_tokens": row.view_tokens,
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn sizes(sizes: Option<RowSizes>) -> Value {
+    json!({
+        "in": sizes.map(|sizes| sizes.tokens_in),
+        "out": sizes.map(|sizes| sizes.tokens_out),
+        "tau": sizes.map(|sizes| sizes.ceiling),
+        "floor": sizes.map(|sizes| sizes.floor),
+    })
+}
+
+fn sums(row: &SessionRow) -> Value {
+    let sums = row.sums;
+    let told = sums.filter(|sums| sums.accounts > 0);
+    json!({
+        "passes": sums.map(|sums| sums.passes),
+        "hops": sums.map(|sums| sums.hops),
+        "recalls": sums.map(|sums| sums.recalls),
+        "over": sums.map(|sums| sums.over),
+        "prompt": told.map(|sums| sums.account.sent.0),
+        "cached": told.map(|sums| sums.account.sent.1),
+        "saved": sums.as_ref().and_then(money::of_sums),
+    })
+}

@@ -1,0 +1,366 @@
+//! The console's paths at the admin listener: the page, its API, and the stream of events. Owns what a
+//! browser must prove, and the headers of answers. Never makes an answer itself.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, ORIGIN,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::admin::{Admin, answer};
+use crate::console::{Console, ConsoleError, Named, Query, assets};
+
+/// The header with the token of the page.
+const TOKEN: &str = "x-plimsoll-console";
+/// What browsers say of the page that sends a request. No page can set it.
+const FETCH_SITE: &str = "sec-fetch-site";
+/// How many lines wait for a reader.
+const LINES: usize = 16;
+/// How often a stream without events says that it is still there.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// The console's routes.
+pub(super) fn routes() -> Router<Admin> {
+    Router::new()
+        .route("/", get(page))
+        .route("/{*file}", get(file))
+        .route("/api/overview", get(overview))
+        .route("/api/sessions", get(sessions))
+        .route("/api/sessions/{session}", get(session))
+        .route("/api/sessions/{session}/turns", get(turns))
+        .route("/api/sessions/{session}/items", get(items))
+        .route("/api/sessions/{session}/items/{item}", get(item))
+        .route("/api/sessions/{session}/passes/{turn}", get(pass))
+        .route("/api/sessions/{session}/build", post(build))
+        .route("/api/sessions/{session}/evict", post(evict))
+        .route("/api/sessions/{session}/whatif", post(what_if))
+        .route("/api/events", get(events))
+}
+
+/// Refuses what a browser asks to change without the token of the page. A page of another site, or of
+/// another program of this machine, can send such a request, but can't read the token.
+pub(super) async fn proven(
+    State(console): State<Arc<Console>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let reads = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    let browser = headers.contains_key(ORIGIN) || headers.contains_key(FETCH_SITE);
+    let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
+    if reads || !browser || console.admits(token) {
+        return next.run(request).await;
+    }
+    let message = "this page has no token of the process that serves now: load it again";
+    refuse(&ConsoleError::new(403, "no_token", message))
+}
+
+fn refuse(error: &ConsoleError) -> Response {
+    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer(status, &error.body())
+}
+
+/// Answers what the console reads. That may wait for a disk, so it runs off the async workers.
+async fn asked(
+    admin: Admin,
+    ask: impl FnOnce(&Console) -> Result<Value, ConsoleError> + Send + 'static,
+) -> Response {
+    let console = Arc::clone(&admin.probes.console);
+    match tokio::task::spawn_blocking(move || ask(&console)).await {
+        Ok(Ok(value)) => unstored(answer(StatusCode::OK, &value)),
+        Ok(Err(error)) => refuse(&error),
+        Err(_) => {
+            let message = "the answer could not be made; the log says why";
+            refuse(&ConsoleError::new(500, "failed", message))
+        }
+    }
+}
+
+/// An answer that no cache keeps: it is of the moment, and may hold content.
+fn unstored(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn page(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    asset(&admin, "", &headers)
+}
+
+async fn file(
+    State(admin): State<Admin>,
+    Path(file): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    asset(&admin, &file, &headers)
+}
+
+/// A file of the page.
+fn asset(admin: &Admin, path: &str, headers: &HeaderMap) -> Response {
+    let Some(asset) = assets::find(path, admin.probes.console.token()) else {
+        let message = format!("nothing is at /{path}: the console is at /");
+        return refuse(&ConsoleError::new(404, "not_found", message));
+    };
+    let fixed = [
+        (CONTENT_SECURITY_POLICY, assets::POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+    ];
+    let known = headers.get(IF_NONE_MATCH).and_then(|tag| tag.to_str().ok());
+    let same = asset.tag.is_some() && asset.tag.as_deref() == known;
+    let body = if same {
+        Body::empty()
+    } else {
+        Body::from(Bytes::from(asset.bytes.into_owned()))
+    };
+    let mut response = Response::new(body);
+    if same {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let own = response.headers_mut();
+    for (name, value) in fixed {
+        own.insert(name, HeaderValue::from_static(value));
+    }
+    own.insert(CONTENT_TYPE, HeaderValue::from_static(asset.kind));
+    // A file is asked for again each time, and answered with its tag alone. The page holds a token.
+    let caching = if asset.tag.is_some() {
+        "no-cache"
+    } else {
+        "no-store"
+    };
+    own.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    if let Some(tag) = asset.tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
+        own.insert(ETAG, tag);
+    }
+    response
+}
+
+async fn overview(State(admin): State<Admin>) -> Response {
+    asked(admin, Console::overview).await
+}
+
+async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
+    asked(admin, move |console| {
+        console.sessions(uri.query().unwrap_or_default())
+    })
+    .await
+}
+
+/// Asks something of a session. The parameter `tenant` is taken from the query first.
+async fn of_session(
+    admin: Admin,
+    session: String,
+    uri: Uri,
+    ask: impl FnOnce(&Console, Named<'_>, Query) -> Result<Value, ConsoleError> + Send + 'static,
+) -> Response {
+    asked(admin, move |console| {
+        let mut query = Query::read(uri.query().unwrap_or_default())?;
+        let tenant = query.take("tenant");
+        let named = Named {
+            session: &session,
+            tenant: tenant.as_deref(),
+        };
+        ask(console, named, query)
+    })
+    .await
+}
+
+async fn session(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
+    of_session(admin, session, uri, |console, named, query| {
+        query.end("a session")?;
+        console.session(named)
+    })
+    .await
+}
+
+async fn turns(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
+    of_session(admin, session, uri, Console::turns).await
+}
+
+async fn items(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
+    of_session(admin, session, uri, Console::items).await
+}
+
+async fn item(
+    State(admin): State<Admin>,
+    Path((session, item)): Path<(String, String)>,
+    uri: Uri,
+) -> Response {
+    of_session(admin, session, uri, move |console, named, query| {
+        console.item(named, &item, query)
+    })
+    .await
+}
+
+async fn pass(
+    State(admin): State<Admin>,
+    Path((session, turn)): Path<(String, String)>,
+    uri: Uri,
+) -> Response {
+    of_session(admin, session, uri, move |console, named, query| {
+        query.end("a pass")?;
+        console.pass(named, &turn)
+    })
+    .await
+}
+
+/// The largest body of a question, in bytes.
+const ASKED_BYTES: usize = 256 << 10;
+
+/// The body of a question, if it is not too large.
+async fn question(body: Body) -> Result<Bytes, Response> {
+    let read = to_bytes(body, ASKED_BYTES).await;
+    read.map_err(|_| refuse(&ConsoleError::new(413, "bad_body", "send at most 256 KiB")))
+}
+
+async fn evict(
+    State(admin): State<Admin>,
+    Path(session): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    let body = match question(body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    let mut response = of_session(admin, session, uri, move |console, named, query| {
+        query.end("evict")?;
+        console.evict(named, &body)
+    })
+    .await;
+    if response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::ACCEPTED;
+    }
+    response
+}
+
+async fn build(
+    State(admin): State<Admin>,
+    Path(session): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    let body = match question(body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    of_session(admin, session, uri, move |console, named, query| {
+        query.end("build")?;
+        console.build(named, &body)
+    })
+    .await
+}
+
+/// Plays a session under other lines, and answers a line of JSON for each as it comes. One is played at a
+/// time, on a thread of its own, and stops when nobody reads on.
+async fn what_if(
+    State(admin): State<Admin>,
+    Path(session): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    let body = match question(body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    let Ok(turn) = Arc::clone(&admin.lab).try_lock_owned() else {
+        let message = "another session is being played: ask again when that is done";
+        return refuse(&ConsoleError::new(429, "busy", message));
+    };
+    let (lines, mut read) = mpsc::channel::<Bytes>(LINES);
+    let console = Arc::clone(&admin.probes.console);
+    let work = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let mut query = Query::read(uri.query().unwrap_or_default())?;
+        let tenant = query.take("tenant");
+        query.end("whatif")?;
+        let named = Named {
+            session: &session,
+            tenant: tenant.as_deref(),
+        };
+        console.what_if(named, &body, &mut |line| {
+            let line = Bytes::from(format!("{line}\n"));
+            lines.blocking_send(line).is_ok()
+        })
+    });
+    // A refusal comes before the first line, and gets its own status.
+    let Some(first) = read.recv().await else {
+        return match work.await {
+            Ok(Err(error)) => refuse(&error),
+            Ok(Ok(())) | Err(_) => {
+                let message = "the session could not be played; the log says why";
+                refuse(&ConsoleError::new(500, "failed", message))
+            }
+        };
+    };
+    let rest = stream::unfold((read, work), |(mut read, work)| async move {
+        Some((read.recv().await?, (read, work)))
+    });
+    let lines = stream::iter([first])
+        .chain(rest)
+        .map(Ok::<Bytes, Infallible>);
+    let mut response = unstored(Response::new(Body::from_stream(lines)));
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// The stream of what happens. The system cuts a reader that takes nothing for long.
+async fn events(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let Some(events) = admin.probes.console.listen(last) else {
+        let message = "too many pages listen already: close one";
+        return refuse(&ConsoleError::new(429, "busy", message));
+    };
+    let draining = admin.draining.clone();
+    let frames = stream::unfold((Some(events), true), move |(events, first)| {
+        let draining = draining.clone();
+        async move {
+            let mut events = events?;
+            if first {
+                // The head is sent with the first bytes, so that the page knows that it listens.
+                return Some((
+                    Bytes::from_static(b"retry: 1000\n\n"),
+                    (Some(events), false),
+                ));
+            }
+            let frame = tokio::select! {
+                frame = events.next() => Bytes::from(frame?),
+                () = tokio::time::sleep(BEAT) => Bytes::from_static(b": still here\n\n"),
+                () = draining.cancelled() => return None,
+            };
+            Some((frame, (Some(events), false)))
+        }
+    });
+    let frames = frames.map(Ok::<Bytes, Infallible>);
+    let mut response = unstored(Response::new(Body::from_stream(frames)));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,394 @@
+//! What a record says of its turn for those who look at it later: sizes, times, cost, and what a pass
+//! left and held. Owns its form, which every later version must read. Never holds content, and
+//! nothing of it decides what is sent.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ItemKind, ItemNo};
+
+/// What is shown of a turn. The names of its fields are short because each record has them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnFacts {
+    /// The client's request, in calibrated tokens.
+    #[serde(rename = "in")]
+    pub tokens_in: u64,
+    /// The wire format, if it is not that of Chat Completions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
+    /// The view that was sent last, in calibrated tokens.
+    #[serde(rename = "out")]
+    pub tokens_out: u64,
+    /// The ceiling that held, in calibrated tokens.
+    #[serde(rename = "tau")]
+    pub ceiling: u64,
+    /// The floor that held, in calibrated tokens.
+    pub floor: u64,
+    /// Tokens of tools and of guidance that is a message of its own, as counted.
+    pub fixed: u64,
+    /// Whether a hop was sent above the ceiling.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
+    /// Whether the turn was only watched.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub watched: bool,
+    /// The proxy's own time until the record was made, in microseconds.
+    #[serde(rename = "own")]
+    pub own_us: u64,
+    /// From the request's head to the first byte that the client could see, in microseconds.
+    #[serde(rename = "first", skip_serializing_if = "Option::is_none")]
+    pub first_us: Option<u64>,
+    /// The upstream's id of each hop's request; empty where it gave none.
+    #[serde(rename = "ids", skip_serializing_if = "Vec::is_empty")]
+    pub request_ids: Vec<String>,
+    /// The stage whose failure the turn survived.
+    #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
+    pub fail_open: Option<String>,
+    /// What the turn cost. None if that was not known when the record was written: what came later
+    /// stands with the late report.
+    #[serde(rename = "cost", skip_serializing_if = "Option::is_none")]
+    pub account: Option<TurnAccount>,
+    /// What all turns before it came to, late reports included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<TurnSums>,
+    /// The items that the request added to those of the turn before, its answer included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemSize>,
+    /// The tools of calls that no record names, because the client brought them along.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<(ItemNo, String)>,
+}
+
+/// An item with its size. A list and not a map: a turn has many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemSize(pub ItemNo, pub u8, pub u32);
+
+impl ItemSize {
+    /// The size of an item. A result has the number of its call.
+    #[must_use]
+    pub const fn new(no: ItemNo, kind: ItemKind, tokens: u32) -> Self {
+        let kind = match kind {
+            ItemKind::System => 0,
+            ItemKind::User => 1,
+            ItemKind::Text => 2,
+            ItemKind::Reasoning => 3,
+            ItemKind::Call => 4,
+            ItemKind::Result => 5,
+            ItemKind::Opaque => 6,
+        };
+        Self(no, kind, tokens)
+    }
+
+    /// What it is. What a later version knows reads as opaque.
+    #[must_use]
+    pub const fn kind(self) -> ItemKind {
+        match self.1 {
+            0 => ItemKind::System,
+            1 => ItemKind::User,
+            2 => ItemKind::Text,
+            3 => ItemKind::Reasoning,
+            4 => ItemKind::Call,
+            5 => ItemKind::Result,
+            _ => ItemKind::Opaque,
+        }
+    }
+}
+
+/// What one turn cost, in units of one plain input token, as `tokens::ledger` computed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnAccount {
+    /// What the upstream calls cost.
+    pub paid: f64,
+    /// What the client's own request would have cost.
+    pub whole: f64,
+    /// What was not paid for tokens that are out of the view.
+    #[serde(rename = "gone")]
+    pub evicted: f64,
+    /// What was paid to write again what the provider held.
+    #[serde(rename = "again")]
+    pub rewritten: f64,
+    /// What was paid for the hidden tools.
+    #[serde(rename = "hid")]
+    pub annotated: f64,
+    /// The price of a unit in US dollars, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// Prompt tokens of all calls, and those of them from the cache.
+    #[serde(rename = "read")]
+    pub sent: (u64, u64),
+    /// The same of the client's own request.
+    #[serde(rename = "own")]
+    pub client: (u64, u64),
+}
+
+impl TurnAccount {
+    /// What was saved. Negative if more was paid.
+    #[must_use]
+    pub fn net(&self) -> f64 {
+        self.evicted - self.rewritten - self.annotated
+    }
+}
+
+/// What several turns came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnSums {
+    /// How many turns, those without an account included.
+    pub turns: u32,
+    /// Turns above the ceiling.
+    pub over: u32,
+    /// Passes.
+    pub passes: u32,
+    /// Hidden hops.
+    pub hops: u32,
+    /// Recalls that brought something back.
+    pub recalls: u32,
+    /// Turns with an account.
+    pub accounts: u32,
+    /// The sum of their accounts. If they had different prices it is in dollars, at a price of 1.
+    #[serde(rename = "cost")]
+    pub account: TurnAccount,
+    /// Whether they had different prices.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mixed: bool,
+}
+
+impl TurnSums {
+    /// Adds what a turn cost.
+    pub fn add(&mut self, one: &TurnAccount) {
+        if self.accounts == 0 {
+            self.account.usd = one.usd;
+        } else if self.account.usd != one.usd && !self.mixed {
+            // Tokens of unlike prices don't add up; dollars do.
+            self.account = in_dollars(&self.account);
+            self.mixed = true;
+        }
+        let one = if self.mixed { in_dollars(one) } else { *one };
+        let sum = &mut self.account;
+        sum.paid += one.paid;
+        sum.whole += one.whole;
+        sum.evicted += one.evicted;
+        sum.rewritten += one.rewritten;
+        sum.annotated += one.annotated;
+        sum.usd = sum.usd.and(one.usd);
+        sum.sent = (sum.sent.0 + one.sent.0, sum.sent.1 + one.sent.1);
+        sum.client = (sum.client.0 + one.client.0, sum.client.1 + one.client.1);
+        self.accounts += 1;
+    }
+}
+
+/// The same account in dollars; without a price it has none, and its money means nothing.
+fn in_dollars(one: &TurnAccount) -> TurnAccount {
+    let usd = one.usd.unwrap_or_default();
+    TurnAccount {
+        paid: one.paid * usd,
+        whole: one.whole * usd,
+        evicted: one.evicted * usd,
+        rewritten: one.rewritten * usd,
+        annotated: one.annotated * usd,
+        usd: one.usd.map(|_| 1.0),
+        ..*one
+    }
+}
+
+/// What a pass did, beside the marks that it moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PassFacts {
+    /// What started it.
+    #[serde(rename = "why")]
+    pub trigger: String,
+    /// The view without it, in calibrated tokens.
+    pub before: u64,
+    /// The view with it.
+    pub after: u64,
+    /// The floor that it aimed at.
+    pub floor: u64,
+    /// How much at the front of the view it left as it was.
+    pub cut: u64,
+    /// The largest episodes that stayed: name, tokens, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<(String, u32, Held)>,
+}
+
+/// Why a pass left an episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// It is open.
+    Open,
+    /// Work in view depends on it.
+    Needed,
+    /// It is among the newest tokens.
+    Recent,
+    /// Something of it is pinned, or kept by a rule.
+    Kept,
+    /// The floor was reached before it.
+    Floor,
+    /// Nothing of it may go.
+    Protected,
+}
+
+/// Usage that was reported after the record was written, and what the turn cost by it. Earlier
+/// versions read the usage alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LateReport {
+    /// As in [`super::Usage`].
+    pub prompt: u64,
+    /// As in [`super::Usage`].
+    pub cached: u64,
+    /// As in [`super::Usage`].
+    pub cache_write: u64,
+    /// As in [`super::Usage`].
+    pub completion: u64,
+    /// As in [`super::Usage`].
+    pub reasoning: u64,
+    /// What the turn cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<TurnAccount>,
+}
+
+impl LateReport {
+    /// The report of a usage. None stands for a provider that reports nothing.
+    #[must_use]
+    pub fn new(usage: Option<super::Usage>, cost: Option<TurnAccount>) -> Self {
+        let usage = usage.unwrap_or_default();
+        Self {
+            prompt: usage.prompt,
+            cached: usage.cached,
+            cache_write: usage.cache_write,
+            completion: usage.completion,
+            reasoning: usage.reasoning,
+            cost,
+        }
+    }
+
+    /// The usage; none if the provider reported nothing.
+    #[must_use]
+    pub fn usage(&self) -> Option<super::Usage> {
+        let usage = super::Usage {
+            prompt: self.prompt,
+            cached: self.cached,
+            cache_write: self.cache_write,
+            completion: self.completion,
+            reasoning: self.reasoning,
+        };
+        (usage != super::Usage::default()).then_some(usage)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::model::Usage;
+
+    fn account() -> TurnAccount {
+        TurnAccount {
+            paid: 1_200.5,
+            whole: 4_100.25,
+            evicted: 3_100.0,
+            rewritten: 150.25,
+            annotated: 50.0,
+            usd: Some(1.25e-6),
+            sent: (30_356, 22_000),
+            client: (90_000, 88_064),
+        }
+    }
+
+    pub(in crate::model) fn sums() -> TurnSums {
+        TurnSums {
+            turns: 3,
+            over: 1,
+            passes: 2,
+            hops: 4,
+            recalls: 1,
+            accounts: 3,
+            account: account(),
+            mixed: true,
+        }
+    }
+
+    /// Facts with everything that there is.
+    pub(in crate::model) fn facts() -> TurnFacts {
+        TurnFacts {
+            tokens_in: 165_705,
+            dialect: Some("responses".to_owned()),
+            tokens_out: 30_356,
+            ceiling: 40_000,
+            floor: 22_399,
+            fixed: 741,
+            over: true,
+            watched: true,
+            own_us: 6_080,
+            first_us: Some(11_600),
+            request_ids: vec!["req_1".to_owned()],
+            fail_open: Some("record".to_owned()),
+            account: Some(account()),
+            sums: Some(sums()),
+            items: vec![
+                ItemSize(ItemNo(12), 1, 39),
+                ItemSize(ItemNo(14), 4, 62),
+                ItemSize(ItemNo(14), 5, 4_700),
+            ],
+            tools: vec![(ItemNo(9), "read".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_late_report_is_written_as_its_fixture_and_read_by_earlier_versions() {
+        let usage = Usage {
+            prompt: 900,
+            cached: 512,
+            cache_write: 0,
+            completion: 40,
+            reasoning: 8,
+        };
+        let report = LateReport::new(Some(usage), Some(account()));
+        let fixture = include_bytes!("../../tests/fixtures/records/v10-late.bin");
+        assert_eq!(rmp_serde::to_vec_named(&report).unwrap(), fixture);
+        assert_eq!(
+            rmp_serde::from_slice::<LateReport>(fixture).unwrap(),
+            report
+        );
+        assert_eq!(report.usage(), Some(usage));
+        // An earlier version reads the usage alone, and wrote it alone.
+        assert_eq!(rmp_serde::from_slice::<Usage>(fixture).unwrap(), usage);
+        let older = rmp_serde::to_vec_named(&usage).unwrap();
+        let read: LateReport = rmp_serde::from_slice(&older).unwrap();
+        assert_eq!((read.usage(), read.cost), (Some(usage), None));
+        assert_eq!(LateReport::new(None, Some(account())).usage(), None);
+    }
+
+    #[test]
+    fn accounts_of_unlike_prices_add_up_in_dollars() {
+        let one = TurnAccount {
+            usd: Some(2.0),
+            ..account()
+        };
+        let other = TurnAccount {
+            usd: Some(0.5),
+            ..account()
+        };
+        let mut same = TurnSums::default();
+        same.add(&one);
+        same.add(&one);
+        assert_eq!(
+            (same.account.paid, same.account.usd, same.mixed),
+            (2_401.0, Some(2.0), false)
+        );
+        let mut mixed = TurnSums::default();
+        mixed.add(&one);
+        mixed.add(&other);
+        assert_eq!(
+            (mixed.account.paid, mixed.account.usd, mixed.mixed),
+            (3_001.25, Some(1.0), true)
+        );
+        mixed.add(&TurnAccount {
+            usd: None,
+            ..account()
+        });
+        assert_eq!((mixed.account.usd, mixed.accounts), (None, 3));
+        assert_eq!(mixed.account.sent, (91_068, 66_000));
+    }
+}

@@ -1,0 +1,137 @@
+"""The overview, in a browser: figures, list, filters, keys, live rows, ten thousand sessions."""
+
+import recorded
+from conftest import PHONE, keep
+from playwright.sync_api import expect
+
+TITLE = "Does this change applies to resume too?"
+
+
+def rows(page):
+    return page.locator("table.ovt tbody tr.lk")
+
+
+def test_the_figures_say_whether_it_pays(stage, fake):
+    page = stage.open(fake.url)
+    figures = page.locator(".figs.over")
+    expect(figures).to_contain_text("$3.08")
+    expect(figures).to_contain_text("of $11.95 sent whole")
+    for part in ("+$4.68", "−$0.76", "−$0.85"):
+        expect(figures).to_contain_text(part)
+    expect(figures).to_contain_text("51of 947 turns")
+    expect(figures).to_contain_text("api.openai.com")
+    keep(page, "overview")
+
+
+def test_a_loss_is_not_green(stage, fake):
+    fake.rows = [row for row in fake.rows if row["saved"]["usd"]["net"] < 0]
+    page = stage.open(fake.url)
+    expect(page.locator(".figs.over .v.bad").first).to_contain_text("−$")
+    expect(page.locator(".figs.over .v.good")).to_have_count(0)
+
+
+def test_sub_agents_stand_under_their_parent_and_fold(stage, fake):
+    page = stage.open(fake.url)
+    expect(rows(page)).to_have_count(13)
+    expect(rows(page).nth(0)).to_contain_text(TITLE)
+    expect(rows(page).nth(1)).to_contain_text("can you fix the local branch")
+    page.get_by_label(f"sub-agents of {TITLE}").click()
+    expect(rows(page)).to_have_count(12)
+    expect(rows(page).nth(1)).not_to_contain_text("can you fix the local branch")
+
+
+def test_it_finds_filters_and_sorts(stage, fake):
+    page = stage.open(fake.url)
+    expect(rows(page)).to_have_count(13)
+    page.keyboard.press("/")
+    page.keyboard.type("seattle")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_label("Find a session").fill("")
+    expect(rows(page)).to_have_count(13)
+    page.get_by_role("button", name="over the line").click()
+    expect(rows(page)).to_have_count(2)
+    page.get_by_role("button", name="over the line").click()
+    page.get_by_role("button", name="costs more").click()
+    expect(rows(page)).to_have_count(6)
+    page.get_by_role("button", name="costs more").click()
+    page.get_by_role("button", name="only watched").click()
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("button", name="only watched").click()
+    page.get_by_label("Model", exact=True).select_option("gpt-4o")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_label("Zone").select_option("red")
+    expect(page.get_by_text("No session fits.")).to_be_visible()
+    page.get_by_role("button", name="Show all").click()
+    expect(rows(page)).to_have_count(13)
+    page.get_by_role("button", name="Saved, net").click()
+    expect(rows(page).nth(0)).to_contain_text("+$1.28")
+    expect(page.get_by_role("columnheader", name="Saved, net")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("button", name="Saved, net").click()
+    expect(rows(page).nth(0)).to_contain_text("−$")
+
+
+def test_arrows_go_from_row_to_row_and_enter_opens(stage, fake):
+    page = stage.open(fake.url)
+    expect(rows(page)).to_have_count(13)
+    page.keyboard.press("/")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+    expect(page).to_have_title(f"{TITLE} · Plimsoll")
+    page.go_back()
+    expect(rows(page)).to_have_count(13)
+
+
+def test_a_turn_is_in_the_list_as_it_happens(stage, fake):
+    page = stage.open(fake.url)
+    row = rows(page).nth(0)
+    expect(row.locator("td").nth(3)).to_have_text("147")
+    fake.next_turn("c88ce2a93a9f26fe")
+    expect(row.locator("td").nth(3)).to_have_text("148")
+    expect(row).to_contain_text(TITLE)
+
+
+def test_a_new_session_is_in_the_list_as_it_happens(stage, fake):
+    page = stage.open(fake.url)
+    expect(rows(page)).to_have_count(13)
+    born = {**fake.rows[6], "session": "00000000000000ff", "turn": 1, "title": "Born just now", "parent": None}
+    turn = {**fake.details["c88ce2a93a9f26fe"]["turns"][0]}
+    event = {"session": born["session"], "tenant": born["tenant"], "row": born, "turn": turn}
+    fake.tell("turn", "TurnEvent", event)
+    expect(rows(page).nth(0)).to_contain_text("Born just now")
+    expect(page.get_by_text("14 sessions")).to_be_visible()
+
+
+def test_of_ten_thousand_sessions_only_those_near_the_screen_are_rows(stage, fake):
+    fake.rows = recorded.many(fake.rows, 10_000)
+    page = stage.open(fake.url)
+    expect(page.get_by_text("10,000 sessions")).to_be_visible()
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    print(f"first paint with 10,000 sessions: {paint:.0f} ms")
+    assert rows(page).count() < 100
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height > 10_000 * 46
+    page.evaluate("scrollTo(0, 400 * 46)")
+    expect(page.get_by_text("(405)")).to_be_visible()
+    assert rows(page).count() < 100
+    keep(page, "overview-10000")
+
+
+def test_a_phone_has_cards(stage, fake):
+    page = stage.open(fake.url, PHONE)
+    expect(page.locator(".card")).to_have_count(13)
+    page.locator(".card a").first.click()
+    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+
+
+def test_the_theme_is_turned_and_remembered(stage, fake):
+    page = stage.open(fake.url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(245, 246, 248)"
+    page.get_by_role("button", name="Turn light or dark").click()
+    assert page.evaluate(ground) == "rgb(13, 17, 21)"
+    page.reload()
+    expect(rows(page)).to_have_count(13)
+    assert page.evaluate(ground) == "rgb(13, 17, 21)"

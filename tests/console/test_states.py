@@ -1,0 +1,131 @@
+"""The states of the console, in a browser: empty, waiting, lost, refused, withheld, old records."""
+
+import fake_server
+import recorded
+from conftest import SESSION, keep, session_url
+from playwright.sync_api import expect
+
+OLD = "0000000000000a1d"
+
+
+def test_an_empty_console_says_how_to_begin(stage, fake):
+    fake.rows = []
+    page = stage.open(fake.url)
+    expect(page.get_by_role("heading", name="No session yet")).to_be_visible()
+    expect(page.get_by_text("export OPENAI_BASE_URL=http://127.0.0.1:8787/v1")).to_be_visible()
+    assert page.locator(".empty pre").inner_text().splitlines()[1] == "export ANTHROPIC_BASE_URL=http://127.0.0.1:8787"
+    page.get_by_role("button", name="Copy both").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    keep(page, "empty")
+
+
+def test_the_frame_is_there_at_once_and_after_a_while_it_says_what_is_awaited(stage, fake):
+    fake.delay = 4.0
+    page = stage.open(fake.url)
+    expect(page.locator(".skel").first).to_be_visible()
+    expect(page.get_by_role("link", name="Overview", exact=True)).to_be_visible()
+    expect(page.get_by_text("reading the list of sessions", exact=True)).to_be_visible()
+    keep(page, "waiting")
+    fake.delay = 0
+    expect(page.locator("table.ovt tr.lk")).to_have_count(13)
+
+
+def test_a_lost_server_greys_the_figures_and_is_found_again(stage, fake):
+    stage.allow("net::")
+    page = stage.open(session_url(fake, "view", "?turn=147&item=90"))
+    panel = page.get_by_role("complementary", name="Item Grep:90")
+    expect(panel.get_by_role("button", name="Pin")).to_be_enabled()
+    fake.silent = True
+    fake.hang_up()
+    expect(page.get_by_text("No word from the server.")).to_be_visible()
+    expect(page.get_by_text("What you see is of")).to_be_visible()
+    expect(panel.get_by_role("button", name="Pin")).to_be_disabled()
+    keep(page, "lost")
+    fake.rows[0] = {**fake.rows[0], "recalls": 7}
+    fake.silent = False
+    page.get_by_role("button", name="Now").click()
+    expect(page.get_by_text("No word from the server.")).to_have_count(0)
+    expect(page.get_by_text("7 recalls brought back")).to_be_visible()
+    expect(panel.get_by_role("button", name="Pin")).to_be_enabled()
+
+
+def test_a_gap_in_the_events_has_everything_read_again(stage, fake):
+    page = stage.open(session_url(fake))
+    expect(page.get_by_text("2 recalls brought back")).to_be_visible()
+    fake.rows[0] = {**fake.rows[0], "recalls": 3}
+    fake.tell("resync", "ResyncEvent", {"missed": 12})
+    expect(page.get_by_text("3 recalls brought back")).to_be_visible()
+
+
+def test_a_store_that_does_not_answer_is_said_and_asked_again(stage, fake):
+    stage.allow("status of 503")
+    fake.refuse["sessions"] = fake_server.Refusal(503, "store_unavailable", "The store does not answer.")
+    page = stage.open(fake.url)
+    expect(page.get_by_role("alert")).to_contain_text("The store does not answer. 503 store_unavailable")
+    fake.refuse.clear()
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("table.ovt tr.lk")).to_have_count(13)
+
+
+def test_an_unknown_session(stage, fake):
+    stage.allow("status of 404")
+    page = stage.open(session_url(fake, session="00000000deadbeef"))
+    expect(page.get_by_role("alert")).to_contain_text("No session 00000000deadbeef is stored or in memory.")
+
+
+def test_withheld_content_is_nowhere(stage, fake):
+    fake.content = "off"
+    page = stage.open(fake.url)
+    expect(page.get_by_text("session c88ce2a9")).to_be_visible()
+    expect(page.get_by_text("content: off")).to_be_visible()
+    said = [page.content()]
+    for view in ("timeline", "evictions?pass=70&item=Grep:90", "turns", "view?turn=75&item=90", "build"):
+        page.goto(f"{fake.url}/#/s/{SESSION}/{view}")
+        page.wait_for_load_state("networkidle")
+        expect(page.get_by_text("texts are withheld by console.content")).to_be_visible()
+        if view.startswith("view"):
+            expect(page.get_by_text("Its text is withheld by console.content.")).to_be_visible()
+            keep(page, "withheld")
+        said.append(page.content())
+    expect(page.get_by_role("heading", name="Build is off")).to_be_visible()
+    for secret in ("Does this change applies", "strat := GetStrategy", "TestResume_SessionLogAlreadyExists", "checkpointID"):
+        assert all(secret not in text for text in said), secret
+
+
+def test_a_session_of_earlier_versions_shows_what_it_has(stage, fake):
+    row, detail = recorded.old(fake.rows[6])
+    fake.rows.append(row)
+    fake.details[OLD] = detail
+    page = stage.open(fake.url)
+    expect(page.get_by_text(f"session {OLD[:8]}")).to_be_visible()
+    for view, words in (
+        ("timeline", "The sizes of its items are not known."),
+        ("evictions", "Which items it moved was not recorded."),
+        ("turns", "99 turns"),
+        ("view", "No item of this session is known."),
+        ("build", "Nothing to build from"),
+    ):
+        page.goto(f"{fake.url}/#/s/{OLD}/{view}")
+        expect(page.get_by_text(words)).to_be_visible()
+        for wrong in ("NaN", "undefined", "null", "$0.00"):
+            assert wrong not in page.inner_text("body"), (view, wrong)
+    keep(page, "old")
+
+
+def test_a_build_without_the_lab(stage, fake):
+    fake.lab = False
+    page = stage.open(fake.url)
+    expect(page.locator("table.ovt tr.lk")).to_have_count(13)
+    page.goto(session_url(fake, "whatif"))
+    expect(page.get_by_text("This build has no lab")).to_be_visible()
+
+
+def test_a_page_that_opens_before_the_server_speaks(stage, fake):
+    stage.allow("net::")
+    page = stage.open(fake.url)
+    expect(page.locator("table.ovt tr.lk")).to_have_count(13)
+    fake.silent = True
+    fake.hang_up()
+    page.goto(f"{fake.url}/#/s/{SESSION}/timeline")
+    expect(page.get_by_role("alert").first).to_contain_text("No word from the server.")
+    expect(page.get_by_text("The server does not answer.")).to_be_visible()

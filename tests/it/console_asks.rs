@@ -1,0 +1,285 @@
+//! What the console is asked to do over HTTP: to build a session of parts of another, to evict, to say
+//! what was needed later and what other lines would have come to. And by whom: no page but its own.
+
+use std::collections::BTreeSet;
+
+use plimsoll_scripted::{Call, Reply, Script};
+use serde_json::{Value, json};
+
+use super::agent::{Agent, bash, last_key, provider};
+use super::console::{TURNS, config, got, played, posted, served, through};
+use super::openapi::Description;
+use super::support::{Proxy, client, soon};
+
+#[tokio::test]
+async fn a_session_is_built_of_parts_of_another() {
+    let (_provider, proxy) = served(|_| {}).await;
+    let session = played(&proxy, false).await;
+    let path = format!("sessions/{session}/build");
+    let description = Description::read();
+    for format in ["chat", "responses", "messages", "text"] {
+        let ask = json!({"format": format, "turns": [[1, 1], [6, 7]], "findings": ["first-look"], "items": ["bash:4"]});
+        let (status, built) = posted(&proxy, &path, &ask).await;
+        assert_eq!(status, 200, "{built}");
+        let faults = description.faults("post", "/api/sessions/{session}/build", "200", &built);
+        assert_eq!(faults, Vec::<String>::new(), "{built}");
+        let text = built["text"].as_str().unwrap();
+        assert!(text.contains("the values are multiples"), "{format}");
+        assert!(
+            text.contains("b1 line 45") && !text.contains("b3 line 45"),
+            "{format}"
+        );
+        assert_eq!(built["missing"], json!([]), "{format}");
+        if format == "text" {
+            continue;
+        }
+        // A call never goes without its result, nor a result without its call.
+        let body: Value = serde_json::from_str(text).unwrap();
+        let (called, answered) = pairs(&body);
+        assert_eq!(called, answered, "{format}: {body}");
+        assert_eq!(called.len(), 3, "{format}: {body}");
+    }
+    // A finding and the exchange that has it exclude each other, and what is unknown is named.
+    let ask = json!({"format": "chat", "turns": [[1, 9]], "findings": ["first-look", "no"], "items": ["bash:999"]});
+    let (_, built) = posted(&proxy, &path, &ask).await;
+    assert_eq!(built["missing"].as_array().unwrap().len(), 3, "{built}");
+    let (status, refused) = posted(&proxy, &path, &json!({"format": "pdf"})).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (400, &json!("bad_body"))
+    );
+}
+
+/// The ids of the calls and of the results in a body of any form.
+fn pairs(value: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut called, mut answered) = (BTreeSet::new(), BTreeSet::new());
+    fn walk(value: &Value, called: &mut BTreeSet<String>, answered: &mut BTreeSet<String>) {
+        let id = |name: &str| value[name].as_str().map(str::to_owned);
+        match value {
+            Value::Array(list) => list.iter().for_each(|one| walk(one, called, answered)),
+            Value::Object(fields) => {
+                match value["type"].as_str() {
+                    Some("function" | "tool_use") => called.extend(id("id")),
+                    Some("function_call") => called.extend(id("call_id")),
+                    Some("function_call_output") => answered.extend(id("call_id")),
+                    Some("tool_result") => answered.extend(id("tool_use_id")),
+                    _ => answered.extend(id("tool_call_id")),
+                }
+                fields.values().for_each(|one| walk(one, called, answered));
+            }
+            _ => {}
+        }
+    }
+    walk(value, &mut called, &mut answered);
+    (called, answered)
+}
+
+/// A pass that an operator asks for happens with the session's next request, and says so.
+#[tokio::test]
+async fn a_pass_that_is_asked_for_happens_with_the_next_request() {
+    let (_provider, proxy) = served(|_| {}).await;
+    let mut agent = Agent::new(&proxy, false).told("go");
+    // Above the floor, and below the ceiling.
+    let session = through(&mut agent, 5).await;
+    let path = format!("sessions/{session}");
+    let description = Description::read();
+    let before = got(&proxy, &path).await;
+    assert_eq!(before["passes"], json!([]));
+    let (sent, floor) = (&before["row"]["out"], &before["row"]["floor"]);
+    let evict = format!("{path}/evict");
+    let (status, told) = posted(&proxy, &evict, &json!({"now": false})).await;
+    if sent.as_u64() <= floor.as_u64() {
+        panic!("the session is too short: {sent} of {floor}");
+    }
+    assert_eq!(status, 202, "{told}");
+    let faults = description.faults("post", "/api/sessions/{session}/evict", "202", &told);
+    assert_eq!(faults, Vec::<String>::new(), "{told}");
+    assert_eq!(got(&proxy, &path).await["waiting"]["evict"], false);
+    let (status, _) = posted(&proxy, &evict, &json!({"now": true})).await;
+    assert_eq!(status, 202);
+    assert_eq!(got(&proxy, &path).await["waiting"]["evict"], true);
+    agent.turn().await;
+    let after = got(&proxy, &path).await;
+    assert_eq!(after["passes"][0]["trigger"], "asked", "{after}");
+    assert_eq!(after["waiting"]["evict"], false);
+    let (status, refused) = posted(&proxy, &evict, &json!({"all": true})).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (400, &json!("bad_body"))
+    );
+}
+
+/// What was needed later is told for a session whose texts are there: here a call names what went.
+#[tokio::test]
+async fn what_was_needed_later_is_told_where_texts_are() {
+    let provider = provider(Script::ask(|view| {
+        let key = last_key(view.messages());
+        let number = key.strip_prefix('b').and_then(|n| n.parse::<u32>().ok());
+        match number {
+            // The first result went long ago: the call names a value of it, and the same call is made again.
+            Some(12) => Reply::calls(vec![Call::new(
+                "b13",
+                "bash",
+                r#"{"c":"find value-b1-45 now"}"#,
+            )]),
+            Some(13) => Reply::calls(vec![Call::new("b14", "bash", r#"{"c":"run b2"}"#)]),
+            Some(14) => Reply::text("done"),
+            Some(n) => Reply::calls(vec![bash(&format!("b{}", n + 1))]),
+            None => Reply::calls(vec![bash("b1")]),
+        }
+    }))
+    .await;
+    let proxy = Proxy::with(provider.address, config).await;
+    let session = through(&mut Agent::new(&proxy, false).told("go"), TURNS).await;
+    let page = got(&proxy, &format!("sessions/{session}/items")).await;
+    assert_eq!(page["needed"], true, "{page}");
+    let of = |id: &str| {
+        let items = page["items"].as_array().unwrap().iter();
+        let mut found = items.filter(|item| item["id"] == *id);
+        found.next().unwrap_or_else(|| panic!("no {id}: {page}"))["needed"].clone()
+    };
+    let first = of("bash:4");
+    assert_eq!(
+        (&first["how"], &first["turn"]),
+        (&json!("missed"), &json!(13)),
+        "{first}"
+    );
+    assert!(first["word"].as_str().unwrap().contains("b1-45"), "{first}");
+    let second = of("bash:7");
+    assert_eq!(
+        (&second["how"], &second["turn"]),
+        (&json!("asked again"), &json!(14)),
+        "{second}"
+    );
+    let passes = got(&proxy, &format!("sessions/{session}")).await["passes"].clone();
+    let needed: u64 = passes
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pass| pass["needed"].as_u64().unwrap())
+        .sum();
+    assert!(needed >= 2, "{passes}");
+}
+
+/// A session is played under other lines by the lab's own code.
+#[tokio::test]
+async fn a_session_is_played_under_other_lines() {
+    let (_provider, proxy) = served(|_| {}).await;
+    let session = played(&proxy, false).await;
+    let url = format!("http://{}/api/sessions/{session}/whatif", proxy.admin);
+    let ask =
+        json!({"taus": [6000, 12000], "floors": ["auto", "0.5"], "policies": ["none", "cwl"]});
+    let response = soon(client().post(&url).body(ask.to_string()).send())
+        .await
+        .unwrap();
+    assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+    let text = soon(response.text()).await.unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let description = Description::read();
+    let (mut points, mut last) = (Vec::new(), Value::Null);
+    for line in lines {
+        if line.get("played").is_some() {
+            assert_eq!(
+                description.faults_of("Progress", &line),
+                Vec::<String>::new(),
+                "{line}"
+            );
+            last = line;
+        } else {
+            assert_eq!(
+                description.faults_of("Point", &line),
+                Vec::<String>::new(),
+                "{line}"
+            );
+            points.push(line);
+        }
+    }
+    assert_eq!(
+        (points.len(), &last["done"], &last["played"]),
+        (8, &json!(true), &json!(8))
+    );
+    let of = |tau: u32, floor: &str, policy: &str| {
+        let fits = |point: &&Value| {
+            point["tau"] == tau && point["floor"] == *floor && point["policy"] == *policy
+        };
+        points.iter().find(fits).unwrap()
+    };
+    let (whole, low) = (of(6000, "auto", "none"), of(6000, "auto", "cwl"));
+    assert!(low["passes"].as_u64() > Some(0) && whole["passes"] == 0);
+    assert!(low["peak"].as_u64() < whole["peak"].as_u64());
+    for (ask, code) in [
+        (json!({"taus": []}), "bad_body"),
+        (json!({"taus": [100]}), "bad_body"),
+        (json!({"taus": [8000], "floors": ["deep"]}), "bad_body"),
+        (json!({"taus": [8000], "policies": ["lru"]}), "bad_body"),
+    ] {
+        let (status, refused) = posted(&proxy, &format!("sessions/{session}/whatif"), &ask).await;
+        assert_eq!(
+            (status, &refused["error"]["code"]),
+            (400, &json!(code)),
+            "{ask}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_somebody_else_changes_nothing_and_reads_nothing() {
+    let (_provider, proxy) = served(|_| {}).await;
+    let session = played(&proxy, false).await;
+    let base = format!("http://{}", proxy.admin);
+    let pin = format!("{base}/api/sessions/{session}/pin");
+    let own = |request: reqwest::RequestBuilder| async move {
+        soon(request.send()).await.unwrap().status().as_u16()
+    };
+    let page = soon(client().get(&base).send()).await.unwrap();
+    let policy = page.headers()["content-security-policy"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+    assert_eq!(page.headers()["cache-control"], "no-store");
+    assert!(page.headers().get("access-control-allow-origin").is_none());
+    let page = page.text().await.unwrap();
+    let (_, token) = page
+        .split_once("name=\"plimsoll-token\" content=\"")
+        .unwrap();
+    let (token, _) = token.split_once('"').unwrap();
+    assert_eq!(token.len(), 32, "{token}");
+    let body = r#"{"ids": ["bash:4"]}"#;
+    let post = || client().post(&pin).body(body);
+    // A program has no page. A browser proves that its page is ours.
+    assert_eq!(own(post()).await, 202);
+    assert_eq!(own(post().header("origin", &base)).await, 403);
+    assert_eq!(
+        own(post().header("sec-fetch-site", "same-origin")).await,
+        403
+    );
+    assert_eq!(
+        own(post()
+            .header("origin", &base)
+            .header("x-plimsoll-console", "0".repeat(32)))
+        .await,
+        403
+    );
+    let proven = |request: reqwest::RequestBuilder| request.header("x-plimsoll-console", token);
+    assert_eq!(own(proven(post().header("origin", &base))).await, 202);
+    // A foreign origin or host is refused even with the token, and may not read.
+    assert_eq!(
+        own(proven(post().header("origin", "https://evil.example"))).await,
+        403
+    );
+    let read = || client().get(format!("{base}/api/overview"));
+    assert_eq!(
+        own(read().header("origin", "https://evil.example")).await,
+        403
+    );
+    assert_eq!(own(read().header("host", "evil.example")).await, 403);
+    assert_eq!(
+        own(client().get(&base).header("host", "evil.example")).await,
+        403
+    );
+    assert_eq!(own(client().get(format!("{base}/nothing.js"))).await, 404);
+}
