@@ -353,7 +353,7 @@ impl Story {
             };
             let trimmed = hop.kept.iter().any(|(of, kept)| of == no && kept.trimmed);
             let mark = match Mark::from(*mark) {
-                Mark::Tombstone if trimmed || item.role != StoryRole::Hidden => Mark::Trimmed,
+                Mark::Tombstone if trimmed => Mark::Trimmed,
                 mark => mark,
             };
             item.marks.push((turn, mark));
