@@ -14,6 +14,7 @@ use super::story::{Story, StoryRole};
 use crate::model::{Dialect, ItemKind, ItemNo, Role, TenantId};
 use crate::pipeline::App;
 use crate::session::index::ItemIndex;
+use crate::session::transcript::Item;
 use crate::turn::state::Look;
 
 /// What to take.
@@ -203,27 +204,7 @@ fn taken(
             });
         }
         let wants = |no: ItemNo| in_turns(turn) || single.contains(&no);
-        let text = || {
-            let mut texts = own.iter().filter(|(_, item)| {
-                let said = matches!(
-                    item.kind,
-                    ItemKind::Text | ItemKind::User | ItemKind::System | ItemKind::Opaque
-                );
-                said && (item.kind == ItemKind::System || wants(item.no))
-            });
-            texts.find_map(|(at, _)| look.original(*at))
-        };
-        let taken = match entry.role {
-            Role::System if ask.system => text().map(Taken::System),
-            Role::User | Role::Other => text().map(Taken::User),
-            Role::Assistant => {
-                let calls = own.iter().filter(|(_, item)| wants(item.no));
-                let calls: Vec<TakenCall> = calls.filter_map(|(at, _)| call(look, *at)).collect();
-                let said = text().unwrap_or_default();
-                (!said.is_empty() || !calls.is_empty()).then_some(Taken::Assistant(said, calls))
-            }
-            Role::System | Role::Tool => None,
-        };
+        let taken = said(look, entry.role, &own, ask.system, &wants);
         let text = own
             .iter()
             .find(|(_, item)| item.kind != ItemKind::Call && item.kind != ItemKind::Reasoning);
@@ -236,6 +217,37 @@ fn taken(
         taken: Taken::Finding(name, finding),
     }));
     parts
+}
+
+/// What a message said, if any of it is wanted.
+fn said(
+    look: &Look<'_>,
+    role: Role,
+    own: &[(ItemIndex, &Item)],
+    system: bool,
+    wants: &dyn Fn(ItemNo) -> bool,
+) -> Option<Taken> {
+    let text = || {
+        let mut texts = own.iter().filter(|(_, item)| {
+            let said = matches!(
+                item.kind,
+                ItemKind::Text | ItemKind::User | ItemKind::System | ItemKind::Opaque
+            );
+            said && (item.kind == ItemKind::System || wants(item.no))
+        });
+        texts.find_map(|(at, _)| look.original(*at))
+    };
+    match role {
+        Role::System if system => text().map(Taken::System),
+        Role::User | Role::Other => text().map(Taken::User),
+        Role::Assistant => {
+            let calls = own.iter().filter(|(_, item)| wants(item.no));
+            let calls: Vec<TakenCall> = calls.filter_map(|(at, _)| call(look, *at)).collect();
+            let said = text().unwrap_or_default();
+            (!said.is_empty() || !calls.is_empty()).then_some(Taken::Assistant(said, calls))
+        }
+        Role::System | Role::Tool => None,
+    }
 }
 
 /// The single originals that are asked for. What is unknown is named.
