@@ -162,7 +162,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
     }
     let rewrite = Rewrite {
         view: splice.close(),
-        tools: request.tools_bytes(),
+        tools: request.tools_bytes().map(Bytes::copy_from_slice),
         ask_usage: false,
         limit: None,
     };

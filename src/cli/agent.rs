@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::agents::{Environment, launch};
 use super::hello;
 use super::logs::{self, say};
+use super::pages;
 use super::serve;
 use super::signals::{self, ReceivedSignal};
 use super::state::{self, DataPool};
@@ -86,6 +87,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         budget,
         log: Some(log.unwrap_or_else(|| "error".to_owned())),
     };
+    pages::huge(false);
     let named = flags.data.is_some();
     let mut config = Config::load(&flags, serve::variables())?;
     if pool.is_none() && !named && config.store.path == StoreSection::default().path {
@@ -136,7 +138,10 @@ async fn beside(
     if let Some(note) = &launch.note {
         say(&format!("plimsoll: {note}"));
     }
+    // The agent's memory is its own affair.
+    pages::huge(true);
     let child = launch.command.spawn();
+    pages::huge(false);
     let child = child.with_context(|| format!("can't run {}", program.display()))?;
     let ended = wait(child, &mut heard, grace).await;
     stop.cancel();

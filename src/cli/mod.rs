@@ -16,6 +16,7 @@ mod lab;
 mod lines;
 mod logs;
 mod output;
+mod pages;
 #[cfg(feature = "lab")]
 mod replay;
 mod serve;

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{hello, logs, tenant_key, wire};
+use super::{hello, logs, pages, tenant_key, wire};
 use crate::config::{Config, Flags, is_ours, unread};
 use crate::ingress::{Drained, Edge, Server, descriptors};
 use crate::pipeline::App;
@@ -31,6 +31,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     // Everything that the process writes, even by the store's engine, must be private from the
     // first byte.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    pages::huge(false);
     let config = Config::load(flags, variables())?;
     let _logs = logs::start(&config.log)?;
     // This comes before anything is opened, because the number of connections depends on it.

@@ -148,10 +148,10 @@ impl Request {
     /// The body with another view, other tools and what the upstream must be told besides.
     /// Everything else keeps its bytes, and is shared with the client's body.
     #[must_use]
-    pub fn with(&self, parts: Rewrite<'_>) -> Rope {
+    pub fn with(&self, parts: Rewrite) -> Rope {
         let mut edits: Vec<Edit> = parts.view.edits;
         if let (Some(span), Some(tools)) = (self.tools.clone(), parts.tools) {
-            edits.push((span, Bytes::copy_from_slice(tools)));
+            edits.push((span, tools));
         }
         // The body was walked once already; only requests that need more edits pay for another
         // walk.
@@ -191,11 +191,11 @@ impl Request {
 
 /// What replaces parts of a body.
 #[derive(Debug)]
-pub struct Rewrite<'a> {
+pub struct Rewrite {
     /// The conversation.
     pub view: UpstreamView,
     /// The tools array, if it differs from the client's.
-    pub tools: Option<&'a [u8]>,
+    pub tools: Option<Bytes>,
     /// Whether to ask for the usage chunk of a stream.
     pub ask_usage: bool,
     /// A new token limit of the answer.

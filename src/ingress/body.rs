@@ -24,6 +24,10 @@ const DISCARD_CAPS: usize = 4;
 /// gets the rest.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
+/// A body in one read that is shorter than this is copied. It came in a buffer of 8 KB or more, and the
+/// whole buffer would stay in memory as long as the body does.
+const COPIED_BELOW: usize = 16 << 10;
+
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
@@ -100,7 +104,7 @@ where
             discard(body, cap).await;
             return Err(full);
         }
-        // A body that came in one read is never copied.
+        // A long body that came in one read is never copied.
         if so_far == 0 {
             first = data;
             continue;
@@ -116,7 +120,10 @@ where
         whole.push(&data);
     }
     let whole = if whole.len() == 0 {
-        first
+        match first.len() {
+            ..COPIED_BELOW => Bytes::copy_from_slice(&first),
+            _ => first,
+        }
     } else {
         whole.join()
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::header::UPGRADE;
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -16,6 +17,7 @@ use super::body::{self, Coding};
 use super::budget::BodyBudget;
 use super::connections::Busy;
 use super::descriptors;
+use super::detach;
 use super::errors;
 use super::headers;
 use super::inflate::Unpackers;
@@ -173,17 +175,22 @@ async fn admit(
     identity: Identity,
 ) -> Result<Admitted, ProxyError> {
     let managed = managed(&request);
-    let (parts, body) = request.into_parts();
+    let (
+        Parts {
+            method,
+            uri,
+            headers,
+            ..
+        },
+        body,
+    ) = request.into_parts();
     let body = Paced::new(body, edge.settings.pace);
-    let asked = parts
-        .uri
-        .path_and_query()
-        .cloned()
-        .ok_or(ProxyError::Method)?;
-    if wants_websocket(&parts.headers) {
+    if wants_websocket(&headers) {
         return Err(ProxyError::Upgrade);
     }
-    let (method, headers) = (parts.method, parts.headers);
+    let asked = detach::asked(uri.path_and_query().ok_or(ProxyError::Method)?);
+    let headers = detach::headers(headers);
+    drop(uri);
     let coding = Coding::of(&headers);
     let Some((dialect, purpose)) = managed else {
         return Ok(Admitted::Forward(pass(method, asked, headers, body)));

@@ -16,6 +16,7 @@ mod budget;
 mod connections;
 mod console;
 pub mod descriptors;
+mod detach;
 mod edge;
 mod errors;
 mod headers;

@@ -62,7 +62,7 @@ enum Begin {
 /// [`ProxyError`] if the proxy can't go on, or failed, before the client saw anything.
 pub(super) async fn stream(
     app: &Arc<App>,
-    turn: ManagedTurn,
+    turn: Box<ManagedTurn>,
     mut head: Parts,
     body: Incoming,
 ) -> Result<Served, ProxyError> {
@@ -141,7 +141,7 @@ struct ClientSide {
 struct Driver {
     app: Arc<App>,
     machine: Machine,
-    turn: ManagedTurn,
+    turn: Box<ManagedTurn>,
     answers: Vec<Answer>,
     /// The record that was begun when the finish reason came, and the answer that it was made of.
     early: Option<(Answer, Committed)>,

@@ -94,17 +94,19 @@ pub async fn turn(
     reporter: Reporter,
 ) -> Result<Response<Body>, ProxyError> {
     let (identity, purpose) = (request.identity, request.purpose);
-    // The request half is pure apart from look-ups, and those are waited for only so long.
-    let answer = match open::open(app, request, reporter).await? {
+    // The request half is pure apart from look-ups, and those are waited for only so long. It is boxed, and
+    // so is what seldom happens later: the caller's task would otherwise keep room for all of it until the
+    // upstream answers.
+    let answer = match Box::pin(open::open(app, request, reporter)).await? {
         // The response half goes from hop to hop until the answer is whole.
         Opened::Managed(turn) => {
-            let sending = AssertUnwindSafe(serve::first(app, *turn)).catch_unwind();
+            let sending = AssertUnwindSafe(serve::first(app, turn)).catch_unwind();
             // A panic in the response half costs this turn, and not the connection.
             let gone = |_| Err(ProxyError::panicked());
             sending.await.unwrap_or_else(gone)
         }
         // The client's bytes are sent as they came, and the answer is read as it passes.
-        Opened::Watched(turn) => watch::forward(app, *turn).await,
+        Opened::Watched(turn) => watch::forward(app, turn).await,
         Opened::Untouched { request, reporter } => forward(app, *request, *reporter).await,
     };
     if let Ok(response) = &answer {

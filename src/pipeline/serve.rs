@@ -25,7 +25,7 @@ use crate::upstream::{Payload, ResponseBody};
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn first(
     app: &Arc<App>,
-    mut turn: ManagedTurn,
+    mut turn: Box<ManagedTurn>,
 ) -> Result<Response<Body>, ProxyError> {
     let response = match send(app, &mut turn).await {
         Ok(response) => response,
@@ -36,7 +36,7 @@ pub(super) async fn first(
     if response.status().is_success() {
         return accepted(app, turn, response).await;
     }
-    refused(app, turn, response).await
+    Box::pin(refused(app, turn, response)).await
 }
 
 /// Hands an accepted response to the reader of its form. What was asked and the bytes decide the
@@ -44,7 +44,7 @@ pub(super) async fn first(
 /// hidden calls, the client's own request is sent.
 async fn accepted(
     app: &Arc<App>,
-    turn: ManagedTurn,
+    turn: Box<ManagedTurn>,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     if turn.request.purpose == Purpose::Count {
@@ -57,7 +57,7 @@ async fn accepted(
     ask_for_window(app, &turn);
     let (head, body) = Incoming::of(response);
     if body.coded {
-        return serve_own(app, turn, Because::Unread).await;
+        return Box::pin(serve_own(app, turn, Because::Unread)).await;
     }
     let served = if body.events || turn.state.request.stream {
         drive::stream(app, turn, head, body).await?
@@ -66,13 +66,13 @@ async fn accepted(
     };
     // The client asked for a stream and the upstream sent a whole body.
     let served = match served {
-        Served::WholeBody(turn, head, body) => unary::answer(app, *turn, *head, body).await?,
+        Served::WholeBody(turn, head, body) => unary::answer(app, turn, *head, body).await?,
         Served::Answer(_) | Served::Unreadable(_) => served,
     };
     match served {
         Served::Answer(answer) => Ok(answer),
         Served::Unreadable(turn) | Served::WholeBody(turn, ..) => {
-            serve_own(app, *turn, Because::Unread).await
+            Box::pin(serve_own(app, turn, Because::Unread)).await
         }
     }
 }
@@ -100,7 +100,7 @@ fn ask_for_window(app: &App, turn: &ManagedTurn) {
 /// Handles a refusal of the first hop.
 async fn refused(
     app: &Arc<App>,
-    mut turn: ManagedTurn,
+    mut turn: Box<ManagedTurn>,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     let answer = match HopAnswer::of(response).await {
@@ -120,7 +120,7 @@ async fn refused(
         is_ours(head.status) && !turn.prepared.body.is(turn.own())
     };
     if own_may_do {
-        return serve_own(app, turn, Because::Refused { too_long }).await;
+        return Box::pin(serve_own(app, turn, Because::Refused { too_long })).await;
     }
     Ok(turn.reply(head.status, head.headers, body))
 }
@@ -145,7 +145,7 @@ enum Because {
 /// Sends the client's own request once and says so in a header. Its answer stands.
 async fn serve_own(
     app: &Arc<App>,
-    mut turn: ManagedTurn,
+    mut turn: Box<ManagedTurn>,
     because: Because,
 ) -> Result<Response<Body>, ProxyError> {
     let mut stage = match because {

@@ -28,13 +28,13 @@ const ANSWER_BYTES: usize = 256 << 20;
 /// [`ProxyError`] if an answer of the upstream was cut.
 pub(super) async fn answer(
     app: &Arc<App>,
-    mut turn: ManagedTurn,
+    mut turn: Box<ManagedTurn>,
     head: Parts,
     body: Incoming,
 ) -> Result<Served, ProxyError> {
     match hops(app, &mut turn, head, body).await {
         Ok(Some((status, headers, body))) => Ok(Served::Answer(turn.reply(status, headers, body))),
-        Ok(None) => Ok(Served::Unreadable(Box::new(turn))),
+        Ok(None) => Ok(Served::Unreadable(turn)),
         Err(error) => Err(turn.failed(error)),
     }
 }

@@ -40,7 +40,7 @@ const ANSWER_BYTES: usize = 32 << 20;
 /// [`ProxyError`] if the upstream gave no response.
 pub(super) async fn forward(
     app: &Arc<App>,
-    mut turn: ManagedTurn,
+    mut turn: Box<ManagedTurn>,
 ) -> Result<Response<Body>, ProxyError> {
     let projection = known(&turn.state);
     turn.reporter.watched(&turn.state, projection);
@@ -175,7 +175,7 @@ enum AnswerEnd {
 /// Reads an answer along.
 struct Listener {
     app: Arc<App>,
-    turn: ManagedTurn,
+    turn: Box<ManagedTurn>,
     spec: Spec,
     status: StatusCode,
     unpack: Unpack,

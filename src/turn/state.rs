@@ -579,7 +579,7 @@ impl TurnState {
         let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
         self.request.with(Rewrite {
             view,
-            tools: self.tools.as_deref(),
+            tools: self.tools.clone(),
             ask_usage: ask,
             limit: self.remaining_limit(),
         })

@@ -250,3 +250,27 @@ async fn what_is_named_wins_and_what_can_not_be_kept_stays_in_memory() {
     assert_eq!(Run::start(homeless).ended().await.0, Some(3));
     assert!(!work.path().join("data").exists());
 }
+
+/// Linux says in a process's status whether it may be given huge pages.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_proxy_goes_without_huge_pages_and_the_agent_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    // The shell's parent is the proxy.
+    let script = "grep THP_enabled /proc/self/status /proc/$PPID/status >&2";
+    let (code, said) = Run::start(hearing(&run(
+        directory.path(),
+        directory.path(),
+        &[],
+        script,
+    )))
+    .ended()
+    .await;
+    assert_eq!(code, Some(0), "{said}");
+    let enabled: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.split_once("THP_enabled:"))
+        .collect();
+    let values: Vec<_> = enabled.iter().map(|(_, value)| value.trim()).collect();
+    assert_eq!(values, ["1", "0"], "{said}");
+}

@@ -105,7 +105,7 @@ impl Driver {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
                 // The receiver is gone if the client left.
-                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
+                let _ = begin.send(Begin::OwnRequest(self.turn));
             }
             None => self.cut(&StreamError::Withheld.to_string()).await,
         }
@@ -117,11 +117,11 @@ impl Driver {
         let first = self.answers.is_empty() && !body.coded;
         match self.client.begin.take() {
             Some(begin) if first => {
-                let turn = Box::new(self.turn);
+                let turn = self.turn;
                 let _ = begin.send(Begin::WholeBody(turn, self.client.headers, body));
             }
             Some(begin) => {
-                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
+                let _ = begin.send(Begin::OwnRequest(self.turn));
             }
             None => self.cut(NO_STREAM).await,
         }
