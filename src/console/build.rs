@@ -100,6 +100,10 @@ pub(super) struct TakenPart {
     /// The turn that it is from.
     pub turn: u32,
     /// The item of its text.
+    #[cfg_attr(
+        not(feature = "lab"),
+        expect(dead_code, reason = "only the lab reads it")
+    )]
     pub text: Option<ItemNo>,
     /// The message.
     pub taken: Taken,
@@ -160,6 +164,7 @@ pub fn build(
 }
 
 /// All that was said, in order.
+#[cfg(feature = "lab")]
 pub(super) fn all(look: &Look<'_>, story: &Story) -> Vec<TakenPart> {
     let ask = BuildAsk {
         format: BuildFormat::Chat,

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use crate::model::ItemNo;
 
 /// How an item was needed.
+#[cfg_attr(
+    not(feature = "lab"),
+    expect(dead_code, reason = "only the lab finds out")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// A later call used words of it, and the view had them.
