@@ -3,9 +3,9 @@
 //! turn waits for it. Owns the answers; `ingress` owns the paths and the rules of the listener. Never
 //! edits a record.
 //!
-//! [`known`] reads a session, [`story`] tells its items and episodes from records alone, and [`content`]
-//! brings texts where they may be shown. [`rows`], [`session`], [`turns`], [`items`] and [`overview`]
-//! make the answers, [`events`] the stream of what happens, and [`assets`] holds the page itself.
+//! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
+//! brings texts where they may be shown. `rows`, `session`, `turns`, `items` and `overview`
+//! make the answers, `events` the stream of what happens, and `assets` holds the page itself.
 
 pub mod assets;
 mod build;

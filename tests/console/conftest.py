@@ -19,7 +19,7 @@ SESSION = "c88ce2a93a9f26fe"
 WIDE = {"width": 1600, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 # No test is about time: this only ends one that would wait for ever.
-PATIENCE = 30_000
+PATIENCE = 90_000
 expect.set_options(timeout=PATIENCE)
 
 
