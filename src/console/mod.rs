@@ -83,7 +83,7 @@ impl Console {
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             token: if made { token } else { String::new() },
-            began: app.now(),
+            began: App::system_clock(),
             agents: OnceLock::new(),
             known: known::room(app.serving.cache_memory),
             app,
