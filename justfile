@@ -19,6 +19,18 @@ pictures:
 serve *flags:
     cargo run --release -- serve {{flags}}
 
+# Every package, from one release build, in target/dist; half an hour (docs/dist.md).
+dist *flags:
+    packaging/build {{flags}}
+
+# Install each package of target/dist in a fresh Debian without a toolchain, and run the demo there.
+walk *flags:
+    packaging/walk {{flags}}
+
+# The size of the binary, and the memory of a server at its start and after a hundred turns.
+sizes what="target/dist":
+    packaging/sizes {{what}}
+
 # Rust's tests; `just test store::` runs those whose name holds `store::`.
 test *filter:
     cargo test --workspace {{filter}}

@@ -104,6 +104,12 @@ impl BaseUrl {
         !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
     }
 
+    /// Whether it is reached without TLS.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.text.starts_with("http://")
+    }
+
     /// Whether it names an address on which this proxy listens, as far as that is known without a
     /// look-up.
     #[must_use]

@@ -6,6 +6,10 @@ use std::process::{Command, Output};
 fn demo(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.arg("demo").args(arguments);
+    // A fresh system has no certificates, and nothing here is encrypted.
+    for certificates in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        command.env(certificates, "/nonexistent");
+    }
     command.output().unwrap()
 }
 
@@ -46,6 +50,95 @@ fn readme(text: &str, pictures: [&str; 2]) {
     }
 }
 
+/// The README without its line breaks, up to where using it begins.
+fn opening() -> String {
+    let readme = file("README.md");
+    let (opening, _) = readme.split_once("## Pointing an agent at it").unwrap();
+    opening.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The whole per cent that the demo says were saved.
+fn saved(text: &str) -> String {
+    let (_, after) = text.split_once("  saved ").unwrap();
+    let (_, share) = after.split_once('(').unwrap();
+    let (whole, _) = share.split_once('.').unwrap();
+    format!("{whole} %")
+}
+
+/// The sentences of the README that hold figures of this run, made from its output.
+fn sentences(text: &str, [picture, curve]: [&str; 2]) -> Vec<String> {
+    let label = |picture: &str, part: &str| {
+        let line = picture.lines().find(|line| line.contains(part));
+        let line = line.unwrap_or_else(|| panic!("no {part:?} in the picture"));
+        let (label, _) = line.rsplit_once("</text>").unwrap();
+        label.rsplit_once('>').unwrap().1.to_owned()
+    };
+    let saved = saved(text);
+    let worst = label(curve, " % at ").replace('-', "");
+    let worst = format!("{} %", worst.split_once('.').unwrap().0);
+    let pays = label(curve, "pays from");
+    let pays = pays
+        .trim_start_matches("pays from ")
+        .trim_end_matches(" on");
+    let largest = label(picture, " → 39");
+    let (seen, sent) = largest.split_once(" → ").unwrap();
+    assert!(sent.starts_with("39."), "{sent}");
+    let (whole, managed) = row(text, "requests");
+    vec![
+        format!("costs {saved} less at a budget of 40,000 tokens"),
+        format!("cost up to {worst} more than without Plimsoll until it was {pays} long"),
+        format!(
+            "What the agent sees grows to {seen} tokens; what the model is sent stays under 40k"
+        ),
+        format!(
+            "This session costs up to {worst} more at first, pays from {pays} on, and saves {saved} in the end"
+        ),
+        format!(
+            "of {whole} turns goes through the real proxy over HTTP, at a budget of 40,000 tokens"
+        ),
+        format!("The saving of {saved} is net."),
+        format!("of the {} extra requests", managed - whole),
+    ]
+}
+
+/// The opening without its table, and without figures that are typed or named, or of another run.
+fn typed(opening: &str) -> String {
+    let mut text = opening.to_owned();
+    for named in [
+        "x86-64",
+        "Rust 1.95",
+        "127.0.0.1:8787",
+        "127.0.0.1:9187",
+        "exits with 1",
+        "GPT-5's",
+        "`plimsoll demo --budget 80000` saves 14 %",
+        "and 14 % less at 80,000",
+    ] {
+        assert!(text.contains(named), "the README no longer says {named:?}");
+        text = text.replace(named, "");
+    }
+    let (before, table) = text.split_once("| | sent whole").unwrap();
+    let (_, after) = table.rsplit_once(" | ").unwrap();
+    format!("{before}{after}")
+}
+
+/// Every figure of the README's opening is one that this run measured, and the table's are held
+/// row by row.
+fn figures(text: &str, pictures: [&str; 2]) {
+    let opening = opening();
+    let mut rest = typed(&opening);
+    for sentence in sentences(text, pictures) {
+        assert!(
+            opening.contains(&sentence),
+            "the README does not say: {sentence}"
+        );
+        rest = rest.replace(&sentence, "");
+    }
+    let left = rest.find(|c: char| c.is_ascii_digit());
+    let left = left.map(|at| rest[at..].chars().take(60).collect::<String>());
+    assert_eq!(left, None, "nothing holds this figure of the README");
+}
+
 /// The numbers of a row of the table: sent whole, and with plimsoll.
 fn row(text: &str, name: &str) -> (usize, usize) {
     let line = text
@@ -72,13 +165,16 @@ fn the_demo_holds_the_line_and_says_so() {
 
     let cut = |name| {
         let line = text.lines().find(|line| line.contains(name)).unwrap();
-        line.split("τ").next().unwrap().to_owned()
+        line.split("budget").next().unwrap().to_owned()
     };
     let (whole, sent) = row(&cut("largest request"), "largest request");
     assert!(whole > 100_000 && sent <= 40_000, "{text}");
     let progress = text.lines().filter(|line| line.starts_with("turn "));
     assert!(progress.count() > 10, "{text}");
-    assert!(text.contains("✓ No request passed τ = 40,000."), "{text}");
+    assert!(
+        text.contains("✓ No request passed the budget of 40,000."),
+        "{text}"
+    );
 
     let picture = std::fs::read_to_string(picture).unwrap();
     let curve = std::fs::read_to_string(curve).unwrap();
@@ -87,6 +183,7 @@ fn the_demo_holds_the_line_and_says_so() {
         "the losing side is shown: {curve}"
     );
     readme(&text, [&picture, &curve]);
+    figures(&text, [&picture, &curve]);
     let line = |colour: &str| picture.lines().find(|line| line.contains(colour)).unwrap();
     let (agent, area) = (line("stroke=\"#b45309\""), line("fill=\"#a5e8f5\""));
     // Two corners a turn for the agent; the area also goes back to the axis.
@@ -101,4 +198,21 @@ fn a_budget_that_no_agent_fits_in_is_wrong_usage() {
     let output = demo(&["--budget", "3999"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("4000"));
+}
+
+#[test]
+fn the_readme_says_what_a_larger_budget_saves() {
+    let output = demo(&["--budget", "80000"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let (opening, saved) = (opening(), saved(&text));
+    for sentence in [
+        format!("and {saved} less at 80,000"),
+        format!("`plimsoll demo --budget 80000` saves {saved}"),
+    ] {
+        assert!(
+            opening.contains(&sentence),
+            "the README does not say: {sentence}"
+        );
+    }
 }

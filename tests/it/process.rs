@@ -134,6 +134,14 @@ impl Process {
         kib << 10
     }
 
+    /// A line of what the kernel says of it.
+    #[cfg(target_os = "linux")]
+    fn status(&self, name: &str) -> Option<String> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim_start_matches(':').trim().to_owned())
+    }
+
     /// A request whose answer has begun.
     async fn ask(&self) -> reqwest::Response {
         let request = client().post(self.url("/v1/chat/completions"));
@@ -184,6 +192,19 @@ async fn held() -> (mpsc::Sender<&'static str>, SocketAddr) {
     })
     .await;
     (sender, addr)
+}
+
+/// Huge pages take twice the memory, and the allocator asks for them.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_server_has_no_huge_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, addr) = held().await;
+    let process = Process::start(directory.path(), addr, &[], &[]);
+    // Kernels without huge pages have no such line.
+    if let Some(enabled) = process.status("THP_enabled") {
+        assert_eq!(enabled, "0");
+    }
 }
 
 #[tokio::test]

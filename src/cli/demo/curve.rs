@@ -1,4 +1,4 @@
-//! The README's picture of what a session has saved so far against its length in τ. Owns that
+//! The README's picture of what a session has saved so far against its length. Owns that
 //! picture, including the side below zero where it loses. Never draws a point that was not
 //! measured.
 
@@ -53,11 +53,11 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     let scale = CurveScale::of(&points);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         aria-label=\"What was saved so far, by the length of the session in τ\">\n\
+         aria-label=\"What was saved so far, by the length of the session\">\n\
          <style>{STYLE}</style>\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#e2e8f0\"/>\n"
     );
-    let title = "what a session has saved so far, by its length in τ";
+    let title = "what a session has saved so far, by its length";
     text(&mut svg, (24.0, 36.0), "title", "start", title);
     let about =
         format!("the demo's session at {MODEL}'s list price; below 0 it costs more than without");
@@ -69,7 +69,7 @@ pub fn picture(ceiling: usize, figures: &Figures) -> String {
     svg
 }
 
-/// Draws a line at each tenth, with the zero line darker, and the multiples of τ below.
+/// Draws a line at each tenth, with the zero line darker, and the multiples of the budget below.
 fn grid(svg: &mut String, scale: &CurveScale) {
     let mut share = scale.low;
     while share <= scale.high + 0.01 {
@@ -83,7 +83,7 @@ fn grid(svg: &mut String, scale: &CurveScale) {
         text(svg, (LEFT - 8.0, y + 4.0), "faint small", "end", &name);
         share += 0.1;
     }
-    // Lengths are marked in multiples of τ, because savings depend on these and not on tokens.
+    // Lengths are marked in multiples of the budget, because savings depend on these and not on tokens.
     let mut length = 1.0;
     while length <= scale.longest {
         let x = scale.x(length);
@@ -92,9 +92,9 @@ fn grid(svg: &mut String, scale: &CurveScale) {
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\" stroke=\"#e2e8f0\"/>"
         );
         let name = if length > 1.0 {
-            format!("{length:.0} τ")
+            format!("{length:.0} budgets")
         } else {
-            "τ".to_owned()
+            "the budget".to_owned()
         };
         text(svg, (x, BOTTOM + 20.0), "faint small", "middle", &name);
         length += 1.0;
@@ -136,12 +136,12 @@ fn ends(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
     let worst = points.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     if let Some((length, share)) = worst.filter(|(_, share)| *share < 0.0) {
         let place = (scale.x(*length) + 8.0, scale.y(*share) + 4.0);
-        let said = format!("{} at {length:.1} τ", percent(*share));
+        let said = format!("{} at {length:.1} budgets", percent(*share));
         text(svg, place, "line small", "start", &said);
     }
     if let Some(length) = pays(points) {
         let place = (scale.x(length), scale.y(0.0) + 18.0);
-        let said = format!("pays from {length:.1} τ on");
+        let said = format!("pays from {length:.1} budgets on");
         text(svg, place, "pass small", "middle", &said);
     }
 }
@@ -173,11 +173,11 @@ mod tests {
         let svg = picture(40, &figures(&[-0.12, -0.05, 0.02, -0.01, 0.1, 0.334]));
         for words in [
             "33.4 %",
-            "-12.0 % at 0.5 τ",
-            "pays from 2.5 τ on",
+            "-12.0 % at 0.5 budgets",
+            "pays from 2.5 budgets on",
             ">-20 %<",
             ">40 %<",
-            ">3 τ<",
+            ">3 budgets<",
         ] {
             assert!(svg.contains(words), "{words} not in {svg}");
         }

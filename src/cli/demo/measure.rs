@@ -245,10 +245,12 @@ impl DemoMeter {
         }
         let users = user_messages(facts.told.body.as_bytes());
         for request in facts.received {
-            // A view above τ breaks no promise if the proxy reported it.
+            // A view above the budget breaks no promise if the proxy reported it.
             if request.size > self.ceiling && !facts.told.exceeded {
                 let (size, ceiling) = (request.size, self.ceiling);
-                faults.push(format!("{size} tokens passed τ = {ceiling} unreported"));
+                faults.push(format!(
+                    "{size} tokens passed the budget of {ceiling} unreported"
+                ));
             }
             if let Verdict::Refused(refusal) = &request.verdict {
                 faults.push(format!("the provider refused: {}", refusal.message));

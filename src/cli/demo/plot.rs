@@ -1,4 +1,4 @@
-//! The plot in text: bars for what was sent, dots for what the agent sees, the τ line, and a mark
+//! The plot in text: bars for what was sent, dots for what the agent sees, the budget's line, and a mark
 //! under each pass. Owns the cells of the plot. Never touches a terminal.
 
 use super::measure::Sample;
@@ -14,7 +14,7 @@ pub enum Ink {
     Agent,
     /// The tokens that were sent.
     Sent,
-    /// The τ line.
+    /// The budget's line.
     Ceiling,
     /// A pass.
     Pass,
@@ -39,9 +39,9 @@ pub struct PlotLayout {
     pub columns: usize,
     /// How many turns the session has.
     pub turns: usize,
-    /// τ in tokens.
+    /// The budget in tokens.
     pub ceiling: usize,
-    /// How many rows lie below τ, which is exactly on a border between two rows.
+    /// How many rows lie below it, which is exactly on a border between two rows.
     below: usize,
     /// How many rows there are.
     rows: usize,
@@ -134,21 +134,19 @@ fn line(layout: &PlotLayout, columns: &[Option<Column>], row: usize) -> PlotLine
     line
 }
 
-/// The label at the lower border of a row. Only multiples of τ have one.
+/// The label at the lower border of a row. Only multiples of the budget have one.
 fn label(layout: &PlotLayout, row: usize) -> InkedText {
     let on_border = row.is_multiple_of(layout.below) && row > 0;
     let text = match (on_border, row / layout.below) {
         (false, _) => format!("{:MARGIN$} │", ""),
-        (true, 1) => {
-            let tokens = short(layout.ceiling);
-            return (
-                Ink::Ceiling,
-                format!("{:>MARGIN$} ┤", format!("τ {tokens}")),
-            );
-        }
         (true, times) => format!("{:>MARGIN$} ┤", short(layout.ceiling * times)),
     };
-    (Ink::Faint, text)
+    let ink = if on_border && row == layout.below {
+        Ink::Ceiling
+    } else {
+        Ink::Faint
+    };
+    (ink, text)
 }
 
 fn cell(layout: &PlotLayout, column: Column, row: usize) -> (Ink, char) {
@@ -216,12 +214,12 @@ mod tests {
             sample(80, 20, true),
             sample(120, 30, false),
         ];
-        // Six rows, two to a τ: a label stands over its border, a dot fills the row under it.
+        // Six rows, two to a budget: a label stands over its border, a dot fills the row under it.
         let expect = [
             "        │   • ",
             "     80 ┤     ",
             "        │  •  ",
-            "   τ 40 ┤▁▁▁▁▁",
+            "     40 ┤▁▁▁▁▁",
             "        │ █ ▄ ",
             "        │████ ",
             "      0 ┴─────",

@@ -27,7 +27,7 @@ const TURNS_PER_LINE: usize = 10;
 pub struct Scene {
     /// How many turns the session has.
     pub turns: usize,
-    /// τ in tokens.
+    /// The budget in tokens.
     pub ceiling: usize,
     /// About how many tokens the session has at its end.
     pub top: usize,
@@ -176,7 +176,7 @@ fn block(layout: &PlotLayout, scene: &Scene, figures: &Figures) -> Vec<PlotLine>
     let legend = [
         (Ink::Agent, "• what the agent sees   "),
         (Ink::Sent, "█ what is sent   "),
-        (Ink::Ceiling, "▁ τ   "),
+        (Ink::Ceiling, "▁ budget   "),
         (Ink::Pass, "▲ a pass"),
     ];
     let legend = legend.map(|(ink, text)| (ink, text.to_owned()));

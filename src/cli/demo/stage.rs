@@ -87,7 +87,7 @@ impl DemoStage {
     }
 }
 
-/// The defaults except for addresses, the directory and τ, so that the demo shows what `serve`
+/// The defaults except for addresses, the directory and the budget, so that the demo shows what `serve`
 /// does.
 fn config(provider: &Provider, directory: &TempDir, ceiling: u32) -> anyhow::Result<Config> {
     let mut config = Config::default();

@@ -126,7 +126,7 @@ fn ceiling(svg: &mut String, scale: &PictureScale, scene: &Scene) {
         "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#b91c1c\" \
          stroke-width=\"2\" stroke-dasharray=\"7 4\"/>"
     );
-    let name = format!("τ = {}", short(scene.ceiling));
+    let name = format!("budget {}", short(scene.ceiling));
     text(svg, (RIGHT, y - 8.0), "line", "end", &name);
 }
 
@@ -231,6 +231,6 @@ mod tests {
         assert_eq!(svg.matches("l5 9h-10z").count(), 1);
         let area = svg.lines().find(|line| line.contains("#a5e8f5")).unwrap();
         assert_eq!(area.matches('L').count(), 2 * 3 + 1);
-        assert!(svg.contains("τ = 40<"));
+        assert!(svg.contains("budget 40<"));
     }
 }

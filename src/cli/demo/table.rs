@@ -36,7 +36,7 @@ pub fn progress(figures: &Figures, turns: usize) -> String {
 /// What the table needs besides the figures.
 #[derive(Clone, Copy, Debug)]
 pub struct TableFacts {
-    /// τ in tokens.
+    /// The budget in tokens.
     pub ceiling: usize,
     /// How many episodes the model marked.
     pub episodes: usize,
@@ -65,7 +65,7 @@ pub fn table(figures: &Figures, facts: &TableFacts) -> String {
         };
         name.to_owned()
     };
-    let ceiling = format!("τ = {}", grouped(facts.ceiling));
+    let ceiling = format!("budget {}", grouped(facts.ceiling));
     let hidden = sent.requests.saturating_sub(whole.requests);
     let hidden = format!("{hidden} of them hidden hops");
     let net = format!(
@@ -120,9 +120,9 @@ fn work(figures: &Figures, facts: &TableFacts) -> String {
 fn verdict(figures: &Figures, facts: &TableFacts) -> String {
     let ceiling = grouped(facts.ceiling);
     match (figures.faults.as_slice(), figures.reported) {
-        ([], 0) => format!("✓ No request passed τ = {ceiling}."),
+        ([], 0) => format!("✓ No request passed the budget of {ceiling}."),
         ([], reported) => format!(
-            "✓ No request passed τ = {ceiling} unreported; {reported} turns could not be held \
+            "✓ No request passed the budget of {ceiling} unreported; {reported} turns could not be held \
              under it and said so."
         ),
         (faults, _) => {
@@ -183,13 +183,13 @@ mod tests {
     fn the_table_says_what_was_measured() {
         let text = table(&figures(), &FACTS);
         for words in [
-            "largest request                 10,000          12,000  τ = 40,000",
+            "largest request                 10,000          12,000  budget 40,000",
             "2 of them hidden hops",
             "95.0 %",
             "saved $1.50 (75.0 %) net",
             "2.0 ms",
             "eviction $2.00, less $0.30 for rewritten caches and $0.20 for the hidden tools",
-            "✓ No request passed τ = 40,000.\n",
+            "✓ No request passed the budget of 40,000.\n",
         ] {
             assert!(text.contains(words), "{words:?} not in\n{text}");
         }

@@ -73,7 +73,12 @@ async fn every_broken_promise_is_a_fault() {
     type Change = fn(&mut TurnResult);
     let table: [(&[Received], u32, Change, &[&str]); 8] = [
         (&good, 1_000, nothing, &[]),
-        (&good, 10, nothing, &["19 tokens passed τ = 10 unreported"]),
+        (
+            &good,
+            10,
+            nothing,
+            &["19 tokens passed the budget of 10 unreported"],
+        ),
         (&good, 10, |told| told.exceeded = true, &[]),
         (&other, 1_000, nothing, &["user's messages were changed"]),
         (&refused, 1_000, nothing, &["the provider refused"]),
