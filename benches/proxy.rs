@@ -94,7 +94,7 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
     // Nothing is evicted: the history is read, found and rendered whole.
     config.budget.ceiling = 10_000_000;
     let app = wire::app(&config).unwrap();
-    let probes = wire::probes(&app);
+    let probes = wire::probes(&app, None);
     let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
         .await
         .unwrap();

@@ -180,6 +180,7 @@ impl Soak {
              failures: {}",
             self.failures().await
         );
+        self.print_archive().await;
         let back = left.0 <= taken.0 + SLACK && left.1 <= taken.1 + SLACK;
         self.judge() && growth <= self.growth && back
     }
@@ -265,6 +266,25 @@ impl Soak {
     async fn metric(&self, name: &str) -> f64 {
         let name = format!("plimsoll_{name}");
         self.process.metric(&self.shared.http, &name).await
+    }
+
+    /// Prints what the bytes of a turn on disk are made of.
+    async fn print_archive(&self) {
+        let held = self.process.store(&self.shared.http).await;
+        let held: serde_json::Value = serde_json::from_str(&held).unwrap();
+        let Some(parts) = held["archive"].as_object() else {
+            return;
+        };
+        let turns = self.turns() as f64;
+        let each = |bytes: &serde_json::Value| bytes.as_f64().unwrap_or_default() / turns;
+        let parts = parts
+            .iter()
+            .map(|(name, of)| format!("{name} {:.0}", each(of)));
+        println!(
+            "bytes of a turn in the archive: {}; in all files: {:.0}",
+            parts.collect::<Vec<_>>().join(", "),
+            each(&held["disk_bytes"])
+        );
     }
 
     /// The counters of what the proxy could not do.

@@ -107,6 +107,13 @@ impl Process {
             .fold(0.0, |sum, value| sum + value)
     }
 
+    /// What the admin port says that the store holds.
+    #[allow(dead_code, reason = "not every bench asks")]
+    pub async fn store(&self, client: &reqwest::Client) -> String {
+        let url = format!("http://127.0.0.1:{}/api/store", self.admin);
+        client.get(url).send().await.unwrap().text().await.unwrap()
+    }
+
     /// Waits until it serves; it must not have ended before.
     async fn ready(&mut self, client: &reqwest::Client) {
         let url = format!("http://127.0.0.1:{}/readyz", self.admin);

@@ -20,7 +20,8 @@ use plimsoll::dialect::stream::{
     Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish,
 };
 use plimsoll::model::raw::{self, Object};
-use plimsoll::model::{Dialect, Snapshot, TurnRecord};
+use plimsoll::model::{Dialect, Snapshot, TurnRecord, blob_id};
+use plimsoll::store::Seals;
 use plimsoll::store::codec::{self, Encoder};
 use plimsoll_fuzz::{Corpus, Spoilt};
 
@@ -301,13 +302,17 @@ fn stream_of_messages() {
 #[test]
 fn stored() {
     hold(&["../../tests/fixtures/store"], |bytes, _| {
-        let encoded = Encoder::new().unwrap().encode(bytes).unwrap();
-        assert_eq!(codec::stored_len(&encoded), Ok(encoded.len()));
-        assert_eq!(codec::decode(&encoded).unwrap(), bytes);
-        if let Ok(value) = codec::decode(bytes) {
+        let id = blob_id(bytes);
+        let keys = Seals::new(Some("0123456789abcdef0123456789abcdef"), &[]);
+        let decoded = codec::decode(&keys, &id, bytes);
+        if decoded.is_ok() {
             assert_eq!(codec::stored_len(bytes), Ok(bytes.len()));
-            let again = Encoder::new().unwrap().encode(&value).unwrap();
-            assert_eq!(codec::decode(&again).unwrap(), value);
+        }
+        for seals in [Seals::default(), keys] {
+            let mut encoder = Encoder::new(seals.clone()).unwrap();
+            let encoded = encoder.encode(&id, bytes).unwrap();
+            assert_eq!(codec::stored_len(&encoded), Ok(encoded.len()));
+            assert_eq!(codec::decode(&seals, &id, &encoded).unwrap(), bytes);
         }
     });
 }

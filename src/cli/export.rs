@@ -91,7 +91,8 @@ fn open(config: &Config) -> anyhow::Result<Store> {
 /// Makes sure that a server has stored something in a directory. Opening the store would make one.
 pub(super) fn ensure_holds_a_store(directory: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
-        directory.join("sled").is_dir(),
+        // A snapshot has the archive alone until it is opened.
+        directory.join("sled").is_dir() || directory.join("archive").is_file(),
         "{} holds no recorded sessions: name the data directory of a server",
         directory.display(),
     );

@@ -81,7 +81,7 @@ async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
 }
 
 /// Where this machine reaches an address on which a process listens.
-fn reached_at(listens: SocketAddr) -> SocketAddr {
+pub(super) fn reached_at(listens: SocketAddr) -> SocketAddr {
     let ip = match listens.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -7,6 +7,7 @@ mod check;
 pub mod closing;
 #[cfg(feature = "lab")]
 mod demo;
+mod erase;
 mod export;
 mod health;
 mod hello;
@@ -14,6 +15,7 @@ mod init;
 #[cfg(feature = "lab")]
 mod lab;
 mod lines;
+mod live;
 mod logs;
 mod output;
 mod pages;

@@ -96,8 +96,9 @@ pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> 
     let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
     let app = wire::app_keeping(&config, tenant.keepsake)?;
     let upstream = config.upstream.base_url;
+    let snapshots = config.store.snapshots;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);
-    let server = Server::bind(edge, wire::probes(&app)).await?;
+    let server = Server::bind(edge, wire::probes(&app, snapshots)).await?;
     // This can only be checked after binding, because the port may have been 0.
     for own in [server.listen_addr()?, server.admin_addr()?] {
         anyhow::ensure!(

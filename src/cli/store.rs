@@ -1,5 +1,5 @@
-//! `plimsoll store`: what an operator does to a store: counts it, removes what is too old or is to be
-//! erased, copies it. Owns its flags and what it prints. Never serves anything.
+//! `plimsoll store`: what an operator does to a store, stopped or live: counts it, removes what is too
+//! old or is to be erased, copies it. Owns its flags and what it prints. Never serves anything.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,12 +7,17 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Value, json};
 
-use super::{export, serve, wire};
-use crate::config::{Config, Flags};
-use crate::inspect::{Erased, Erasure, date, erasure};
-use crate::model::{Digest, TenantId};
-use crate::store::{self, Backend, Copied, Store, StoreSettings, is_redis_url};
+use super::erase::from as erase_from;
+use super::{export, live, logs, serve, wire};
+use crate::config::{Config, Flags, LogSection};
+use crate::ingress::{ErasedCounts, erased, shown};
+use crate::inspect::date;
+use crate::store::{
+    self, Backend, Copied, Snapshot, Store, StoreError, StoreSettings, is_redis_url,
+};
 
 /// Looks after a store.
 #[derive(Debug, Args)]
@@ -29,13 +34,19 @@ enum StoreCommand {
     Gc(PlaceArgs),
     /// Erase a session, or all sessions of a tenant, with the content that no other session has.
     Erase(EraseArgs),
+    /// Write a copy of a data directory that is whole, also while it is in use.
+    Snapshot(SnapshotArgs),
     /// Copy everything from one store to another, and compare them.
     Copy(CopyArgs),
 }
 
-/// The configured store. A data directory must not be in use.
+/// The configured store, or that of a process that serves.
 #[derive(Debug, Args)]
 struct PlaceArgs {
+    /// The admin address of the process that serves the store, like 127.0.0.1:9187. Without it, nobody
+    /// may use the data directory.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["data", "config"])]
+    admin: Option<String>,
     /// Data directory [default: the configured one].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
@@ -62,6 +73,18 @@ struct EraseArgs {
     place: PlaceArgs,
 }
 
+/// A snapshot is a data directory: serve it, or put it in the place of another. Of a store in Redis
+/// the server itself makes backups.
+#[derive(Debug, Args)]
+struct SnapshotArgs {
+    /// The directory to make. With --admin a plain name: the process makes it below its
+    /// store.snapshots.
+    #[arg(value_name = "DIRECTORY")]
+    target: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
 /// Copies all records and content. What the target has is not written again, so a copy that was
 /// stopped is begun again with the same command. A data directory must not be in use.
 #[derive(Debug, Args)]
@@ -82,37 +105,75 @@ struct CopyArgs {
 /// # Errors
 /// If a store can't be opened, read or written.
 pub fn run(args: &StoreArgs) -> anyhow::Result<ExitCode> {
+    // A store says there what it waits for.
+    let _logs = logs::start(&LogSection {
+        level: "warn".to_owned(),
+        ..LogSection::default()
+    })?;
     match &args.command {
         StoreCommand::Stats(args) => stats(args),
         StoreCommand::Gc(args) => gc(args),
         StoreCommand::Erase(args) => erase(args),
+        StoreCommand::Snapshot(args) => snapshot(args),
         StoreCommand::Copy(args) => copy(args),
     }
 }
 
 fn stats(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
-    let stats = with(args, wire::unswept, Store::stats)??;
-    let time = |at: Option<u64>| at.map_or("-".to_owned(), date);
+    let held = match &args.admin {
+        Some(admin) => live::ask(admin, (Method::GET, "/api/store"), None)?,
+        None => shown(&with(args, wire::unswept, Store::stats)??),
+    };
+    let number = |name: &str| held.get(name).and_then(Value::as_u64);
+    let count = |name: &str| number(name).unwrap_or_default();
+    let time = |name: &str| number(name).map_or("-".to_owned(), date);
     let mut out = std::io::stdout().lock();
-    writeln!(out, "sessions  {}", stats.sessions)?;
-    writeln!(out, "oldest    {}", time(stats.oldest))?;
-    writeln!(out, "newest    {}", time(stats.newest))?;
+    writeln!(out, "sessions  {}", count("sessions"))?;
+    writeln!(out, "oldest    {}", time("oldest"))?;
+    writeln!(out, "newest    {}", time("newest"))?;
     for (name, blobs, bytes) in [
-        ("records ", stats.records, stats.record_bytes),
-        ("content ", stats.content, stats.content_bytes),
+        ("records ", "records", "record_bytes"),
+        ("content ", "content", "content_bytes"),
     ] {
         writeln!(
             out,
             "{name}  {} blobs, {} bytes before compression",
-            blobs, bytes
+            count(blobs),
+            count(bytes)
         )?;
     }
-    writeln!(out, "links     {}", stats.links)?;
-    writeln!(out, "files     {} bytes", stats.disk_bytes)?;
+    writeln!(out, "links     {}", count("links"))?;
+    writeln!(out, "files     {} bytes", count("disk_bytes"))?;
+    if let Some(archive) = held.get("archive").and_then(Value::as_object) {
+        let part = |name: &str| {
+            archive
+                .get(name)
+                .and_then(Value::as_u64)
+                .unwrap_or_default()
+        };
+        writeln!(
+            out,
+            "archive   {} bytes: records {}, content {}, names {}, links {}, rows {}, frames {}",
+            part("bytes"),
+            part("records"),
+            part("content"),
+            part("names"),
+            part("links"),
+            part("rows"),
+            part("frames")
+        )?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn gc(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if let Some(admin) = &args.admin {
+        let swept = live::ask(admin, (Method::POST, "/api/store/gc"), None)?;
+        let removed = swept.get("removed").and_then(Value::as_u64);
+        writeln!(out, "removed {} blobs", removed.unwrap_or_default())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let swept = with(args, StoreSettings::clone, |store| {
         let before = store.disk_bytes();
         // The store may have begun by itself, so what it has removed since it was opened counts.
@@ -121,40 +182,72 @@ fn gc(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (removed, before, after) = swept.context("nothing was removed")?;
     writeln!(
-        std::io::stdout().lock(),
+        out,
         "removed {} blobs; the files took {} bytes and take {} now",
-        removed,
-        before,
-        after
+        removed, before, after
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn erase(args: &EraseArgs) -> anyhow::Result<ExitCode> {
-    let whose = match (&args.session, &args.tenant) {
-        (Some(name), _) => Erased::Session(name.to_ascii_lowercase()),
-        (None, Some(digest)) => Erased::Tenant(TenantId(Digest::parse_hex(digest).context(
-            "a tenant is named by 64 hexadecimal digits, as GET /api/sessions shows them",
-        )?)),
-        (None, None) => anyhow::bail!("name what to erase: a session or a tenant"),
+    let (session, tenant) = (args.session.as_deref(), args.tenant.as_deref());
+    let whose = erased(session, tenant).map_err(anyhow::Error::msg)?;
+    let ErasedCounts {
+        sessions,
+        records,
+        removed,
+    } = match &args.place.admin {
+        Some(admin) => {
+            let asked = json!({"session": session, "tenant": tenant});
+            let told = live::ask(admin, (Method::POST, "/api/store/erase"), Some(&asked))?;
+            let count = |name: &str| told.get(name).and_then(Value::as_u64).unwrap_or_default();
+            ErasedCounts {
+                sessions: count("sessions"),
+                records: count("records"),
+                removed: count("removed"),
+            }
+        }
+        None => with(&args.place, wire::unswept, |store| {
+            erase_from(store, &whose)
+        })?
+        .context("nothing was erased")?,
     };
-    let erased = with(&args.place, wire::unswept, |store| {
-        let Erasure {
-            ids,
-            records,
-            sessions,
-        } = erasure(store, &whose)?;
-        anyhow::ensure!(!ids.is_empty(), "there is nothing of it in this store");
-        let removed = store.erase(ids).context("nothing was erased")?;
-        Ok((sessions, records, removed))
-    })?;
-    let (sessions, records, removed) = erased?;
+    anyhow::ensure!(
+        records + removed > 0,
+        "there is nothing of it in this store"
+    );
     writeln!(
         std::io::stdout().lock(),
         "erased {} sessions: {} records, {} blobs in all",
         sessions,
         records,
         removed
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn snapshot(args: &SnapshotArgs) -> anyhow::Result<ExitCode> {
+    let (directory, bytes) = match &args.place.admin {
+        Some(admin) => {
+            let asked = json!({"name": args.target});
+            let told = live::ask(admin, (Method::POST, "/api/store/snapshot"), Some(&asked))?;
+            let directory = told.get("directory").and_then(Value::as_str);
+            let bytes = told.get("bytes").and_then(Value::as_u64);
+            (
+                directory.unwrap_or(&args.target).to_owned(),
+                bytes.unwrap_or_default(),
+            )
+        }
+        None => {
+            let target = PathBuf::from(&args.target);
+            let Snapshot { path, bytes } =
+                with(&args.place, wire::unswept, |store| store.snapshot(&target))??;
+            (path.display().to_string(), bytes)
+        }
+    };
+    writeln!(
+        std::io::stdout().lock(),
+        "wrote {directory}: {bytes} bytes, a data directory of its own"
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -294,7 +387,12 @@ fn open(settings: &StoreSettings, name: &str) -> anyhow::Result<Store> {
         Backend::Sled => name,
         Backend::Redis | Backend::Memory => "the server",
     };
-    Ok(Store::open(settings)
-        .with_context(|| format!("can't open {what}"))?
-        .store)
+    let opened = Store::open(settings);
+    if let Err(StoreError::Locked { dir }) = &opened {
+        anyhow::bail!(
+            "another process holds the data directory {}: if it serves, let it do this by --admin ADDRESS, its admin port (--admin 127.0.0.1:9187 by default), or stop it first",
+            dir.display()
+        );
+    }
+    Ok(opened.with_context(|| format!("can't open {what}"))?.store)
 }

@@ -1,11 +1,13 @@
 //! From a configuration to the wired application. Owns which setting goes to which module. Never
 //! serves anything.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
+use super::erase::erase;
 use crate::config::{Config, TurnSections};
 use crate::console::Console;
 use crate::dialect;
@@ -13,8 +15,8 @@ use crate::history::Readers;
 use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
-    AcceptedCredentials, ActiveSessions, App, AskedPins, Bodies, Learned, Live, ServingSettings,
-    ShownContent, Windows,
+    AcceptedCredentials, ActiveSessions, App, AskedPins, Bodies, Erasing, Learned, Live,
+    ServingSettings, ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
@@ -73,6 +75,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         paths: Paths::new(config.server.cache_memory),
         active: ActiveSessions::new(config.server.cache_memory),
         asked_pins: AskedPins::default(),
+        erasing: Erasing::default(),
         live: Live::new(App::system_clock),
         bodies: Bodies::new(config.server.cache_memory, shown == ShownContent::Live),
         memo: Memo::new(config.server.cache_memory),
@@ -132,9 +135,13 @@ fn say(opened: &OpenedStore) {
     }
 }
 
-/// What the admin listener asks of the application.
+/// What the admin listener asks of the application, with the directory below which it may write
+/// snapshots.
 #[must_use]
-pub fn probes(app: &Arc<App>) -> Probes {
+pub fn probes(app: &Arc<App>, snapshots: Option<PathBuf>) -> Probes {
+    let (copied, erasing) = (Arc::clone(&app.store), Arc::clone(app));
+    let console = Arc::new(Console::new(Arc::clone(app)));
+    let shown = Arc::clone(&console);
     let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
     let (counted, swept) = (Arc::clone(&app.store), Arc::clone(&app.store));
     Probes {
@@ -143,7 +150,12 @@ pub fn probes(app: &Arc<App>) -> Probes {
         pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
         stats: Arc::new(move || counted.stats()),
         gc: Arc::new(move || swept.sweep()),
-        console: Arc::new(Console::new(Arc::clone(app))),
+        snapshot: Arc::new(move |name| copied.snapshot_below(snapshots.as_deref(), name)),
+        erase: Arc::new(move |whose| {
+            let forget = || shown.forget();
+            erase(&erasing, whose, &forget).map_err(|error| error.to_string())
+        }),
+        console,
     }
 }
 
@@ -175,8 +187,19 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
         },
         cache_mb: config.store.cache_mb,
         retention: config.store.retention,
+        seals: seals(config),
         ..store::StoreSettings::default()
     }
+}
+
+fn seals(config: &Config) -> store::Seals {
+    let store = &config.store;
+    let previous: Vec<&str> = store
+        .seal_key_previous
+        .iter()
+        .map(|key| key.expose())
+        .collect();
+    store::Seals::new(store.seal_key.as_ref().map(|key| key.expose()), &previous)
 }
 
 /// How a command opens the same store: a data directory is not swept because somebody looks at it.

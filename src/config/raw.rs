@@ -292,6 +292,12 @@ pub struct RawStore {
     pub keep_content: Option<String>,
     /// Bytes, as a number or with a unit; 0 or `unlimited` for no limit.
     pub max_bytes: Option<Value>,
+    /// The directory below which a live server writes snapshots. None if empty.
+    pub snapshots: Option<String>,
+    /// The key under which values are sealed. If empty, they are not.
+    pub seal_key: Option<Secret>,
+    /// Keys under which values were sealed before, with commas between.
+    pub seal_key_previous: Option<Secret>,
 }
 
 /// `[log]`

@@ -337,6 +337,22 @@ pub(super) fn tenant_key(key: Secret) -> Result<TenantKey, String> {
     }
 }
 
+/// Reads a key that seals what is stored. Empty means that nothing is sealed.
+pub(super) fn seal_key(key: Secret) -> Result<Option<Secret>, String> {
+    Ok(match tenant_key(key)? {
+        TenantKey::Given(key) => Some(key),
+        TenantKey::DataDirectory => None,
+    })
+}
+
+/// Reads keys with commas between them.
+pub(super) fn seal_keys(keys: Secret) -> Result<Vec<Secret>, String> {
+    let keys = keys.expose().split(',').map(str::trim).map(Secret::new);
+    let keys: Result<Vec<_>, String> = keys.map(seal_key).collect();
+    let keys = keys.map_err(|told| format!("each key {told}"))?;
+    Ok(keys.into_iter().flatten().collect())
+}
+
 /// Reads the URLs of servers, with commas between them. What is wrong with one is said without
 /// showing it, because it may hold a password.
 pub(super) fn server_urls(urls: Secret) -> Result<Vec<Secret>, String> {

@@ -124,6 +124,12 @@ pub struct StoreSection {
     pub content: StoreContent,
     /// How long and how much is kept.
     pub retention: Retention,
+    /// The directory below which a live server writes snapshots.
+    pub snapshots: Option<PathBuf>,
+    /// What the key is made of under which values are sealed. `None` if they are not.
+    pub seal_key: Option<Secret>,
+    /// What the keys were made of under which values were sealed before.
+    pub seal_key_previous: Vec<Secret>,
 }
 
 impl Default for StoreSection {
@@ -139,6 +145,9 @@ impl Default for StoreSection {
             cache_mb: 48,
             content: StoreContent::Asked,
             retention: Retention::default(),
+            snapshots: None,
+            seal_key: None,
+            seal_key_previous: Vec::new(),
         }
     }
 }

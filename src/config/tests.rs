@@ -461,6 +461,33 @@ fn secrets_do_not_show() {
 }
 
 #[test]
+fn keys_of_the_seal_are_long_and_do_not_show() {
+    let key = |last: char| format!("0123456789abcdef0123456789abcde{last}");
+    let text = format!(
+        "[store]\nseal_key = \"{}\"\nseal_key_previous = \"{} , {}\"",
+        key('a'),
+        key('b'),
+        key('c')
+    );
+    let config = good(&text);
+    assert_eq!(config.store.seal_key, Some(Secret::new(key('a'))));
+    let previous = [key('b'), key('c')].map(Secret::new);
+    assert_eq!(config.store.seal_key_previous, previous);
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    assert_eq!(good("[store]\nseal_key = \"\"").store.seal_key, None);
+    for setting in [
+        "seal_key = \"short-secret\"".to_owned(),
+        format!("seal_key_previous = \"{},short-secret\"", key('b')),
+    ] {
+        let found = problems(&format!("[store]\n{setting}"), &[]).concat();
+        assert!(
+            found.contains("at least 32") && !found.contains("short-secret"),
+            "{found}"
+        );
+    }
+}
+
+#[test]
 fn units_are_read_and_never_guessed() {
     for (text, millis) in [
         ("250ms", 250),

@@ -13,7 +13,7 @@ use super::raw::{
 use super::readers::{
     address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
     fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
-    rung_policy, server_urls, size, store_bytes, tenant_key, timeout, word,
+    rung_policy, seal_key, seal_keys, server_urls, size, store_bytes, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
@@ -556,6 +556,14 @@ impl Check<'_> {
                 ],
             )
         });
+        self.set(
+            "store.snapshots",
+            raw.snapshots,
+            &mut store.snapshots,
+            |text| Ok((!text.is_empty()).then(|| PathBuf::from(text))),
+        );
+        take!(self, store: raw.seal_key => store.seal_key, seal_key);
+        take!(self, store: raw.seal_key_previous => store.seal_key_previous, seal_keys);
         let kept = &mut store.retention;
         self.set(
             "store.keep_records",

@@ -90,6 +90,11 @@ impl Console {
         }
     }
 
+    /// Forgets the sessions that were read lately. They are read again when somebody asks.
+    pub fn forget(&self) {
+        self.known.clear();
+    }
+
     /// Notes where agents connect.
     pub fn serves(&self, agents: String) {
         let _ = self.agents.set(agents);

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::console;
 use super::errors;
 use super::origin::OriginGuard;
-use super::store_work::{self, CountStore, OneAtATime, SweepStore};
+use super::store_work::{self, CountStore, EraseFromStore, OneAtATime, SnapshotStore, SweepStore};
 use crate::console::Console;
 use crate::pipeline::TooManyPins;
 use crate::turn::PinAsk;
@@ -46,6 +46,10 @@ pub struct Probes {
     pub stats: Arc<CountStore>,
     /// Removes what is too old from the store. May take minutes.
     pub gc: Arc<SweepStore>,
+    /// Writes a snapshot of the store. May take minutes.
+    pub snapshot: Arc<SnapshotStore>,
+    /// Erases a session or a tenant. May take minutes.
+    pub erase: Arc<EraseFromStore>,
     /// What a person sees in a browser.
     pub console: Arc<Console>,
 }
@@ -99,6 +103,8 @@ pub(super) async fn serve(
         .route("/api/sessions/{session}/unpin", post(unpin))
         .route("/api/store", get(store))
         .route("/api/store/gc", post(gc))
+        .route("/api/store/snapshot", post(snapshot))
+        .route("/api/store/erase", post(erase))
         .merge(console::routes())
         .with_state(Admin {
             probes,
@@ -173,6 +179,24 @@ async fn gc(State(admin): State<Admin>) -> Response {
     answer(status, &value)
 }
 
+async fn snapshot(State(admin): State<Admin>, body: Body) -> Response {
+    let Ok(body) = to_bytes(body, ASKED_BYTES).await else {
+        return too_large();
+    };
+    let write = Arc::clone(&admin.probes.snapshot);
+    let (status, value) = store_work::snapshot(&admin.store, &body, write).await;
+    answer(status, &value)
+}
+
+async fn erase(State(admin): State<Admin>, body: Body) -> Response {
+    let Ok(body) = to_bytes(body, ASKED_BYTES).await else {
+        return too_large();
+    };
+    let erase = Arc::clone(&admin.probes.erase);
+    let (status, value) = store_work::erase(&admin.store, &body, erase).await;
+    answer(status, &value)
+}
+
 /// What is to be pinned, or no longer: ids as `recall` takes them, such as `read:12`. A pin may also be
 /// `none`, which lifts all.
 #[derive(Deserialize)]
@@ -203,7 +227,7 @@ async fn asked(
         return refuse(StatusCode::BAD_REQUEST, message);
     }
     let Ok(body) = to_bytes(body, ASKED_BYTES).await else {
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "send at most 16 KiB");
+        return too_large();
     };
     let asks = serde_json::from_slice::<PinBody>(&body)
         .map_err(|error| format!("send a body like {{\"ids\": [\"read:12\"]}}: {error}"))
@@ -220,6 +244,10 @@ async fn asked(
             ),
         },
     }
+}
+
+fn too_large() -> Response {
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, "send at most 16 KiB")
 }
 
 fn refuse(status: StatusCode, message: &str) -> Response {

@@ -39,4 +39,6 @@ pub use origin::{Host, Hosts, OriginGuard, Origins};
 pub use pace::Pace;
 pub use server::{BindError, Drained, Server};
 pub use settings::ServerSettings;
-pub use store_work::{CountStore, SweepStore};
+pub use store_work::{
+    CountStore, EraseFromStore, ErasedCounts, SnapshotStore, SweepStore, erased, shown,
+};

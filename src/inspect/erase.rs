@@ -5,20 +5,11 @@ use std::collections::HashSet;
 
 use super::archive::ArchiveError;
 use crate::history::usage_key;
-use crate::model::{Content, Digest, Parent, RecordId, SessionRow, TenantId, TurnRecord};
+use crate::model::{Content, Digest, Erased, Parent, RecordId, SessionRow, TenantId, TurnRecord};
 use crate::store::{Batch, BatchKind, Store};
 
 /// How many blobs are read at a time.
 const BLOBS_AT_ONCE: usize = 256;
-
-/// Whose records are erased.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Erased {
-    /// Those of the session that clients know by this name.
-    Session(String),
-    /// Those of all sessions of a tenant that are in the list of sessions.
-    Tenant(TenantId),
-}
 
 /// What is to be erased.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,7 +22,8 @@ pub struct Erasure {
     pub sessions: u64,
 }
 
-/// Finds what is to be erased. Reads all records of the store, which may take long.
+/// Finds what is to be erased. Of a tenant these are the sessions that are in the list of sessions.
+/// Reads all records of the store, which may take long.
 ///
 /// # Errors
 /// [`ArchiveError`] if the store fails.
@@ -83,11 +75,7 @@ fn listed(
         let Ok(row) = rmp_serde::from_slice::<SessionRow>(&listed.row) else {
             return Ok(());
         };
-        let is_meant = match whose {
-            Erased::Session(name) => row.session == *name,
-            Erased::Tenant(tenant) => row.tenant == tenant.0,
-        };
-        if is_meant {
+        if whose.means(TenantId(row.tenant), &row.session) {
             rows.insert(listed.session);
             names.insert(row.session);
         }

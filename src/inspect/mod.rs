@@ -9,5 +9,5 @@ pub(crate) mod export;
 
 pub use archive::{Archive, ArchiveError, Branch, NotOne};
 pub use dates::date;
-pub use erase::{Erased, Erasure, erasure};
+pub use erase::{Erasure, erasure};
 pub use export::{Export, export};

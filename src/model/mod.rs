@@ -3,6 +3,7 @@
 
 pub mod caches;
 mod edits;
+mod erased;
 mod facts;
 mod failure;
 mod globs;
@@ -25,6 +26,7 @@ mod words;
 
 pub use caches::CacheName;
 pub use edits::{EditKind, Edits};
+pub use erased::Erased;
 pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
 pub use failure::is_failure;
 pub use globs::{GlobError, Globs};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::model::caches::{MEMORY, share};
-use crate::model::{CacheName, Hashed, hash};
+use crate::model::{CacheName, Erased, Hashed, hash};
 
 /// How long a session counts as active after its last turn.
 const ACTIVE_FOR: Duration = Duration::from_secs(15 * 60);
@@ -68,6 +68,16 @@ impl ActiveSessions {
         }
         if seen.sessions.len() < self.most || seen.sessions.contains_key(&session) {
             seen.sessions.insert(session, Instant::now());
+        }
+    }
+
+    /// Forgets a session, or all of them if a tenant is erased, because names do not tell whose they
+    /// are.
+    pub fn forget(&self, whose: &Erased) {
+        let mut seen = self.seen.lock();
+        match whose {
+            Erased::Session(name) => drop(seen.sessions.remove(&hash(name.as_str()))),
+            Erased::Tenant(_) => seen.sessions.clear(),
         }
     }
 

@@ -10,13 +10,14 @@ use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
 use super::asked_pins::AskedPins;
 use super::bodies::Bodies;
+use super::erasing::Erasing;
 use super::find::Paths;
 use super::learned::Learned;
 use super::live::Live;
 use super::settings::ServingSettings;
 use super::windows::Windows;
 use crate::history::Readers;
-use crate::model::{CacheName, Dialect, TenantId, caches};
+use crate::model::{CacheName, Dialect, Erased, TenantId, caches};
 use crate::record::{Label, Metrics};
 use crate::store::Store;
 use crate::tokens::{Counter, Family, Models};
@@ -55,6 +56,8 @@ pub struct App {
     pub active: ActiveSessions,
     /// Pins that an operator asked for and that wait for a turn.
     pub asked_pins: AskedPins,
+    /// What was erased, so that no turn under way brings it back.
+    pub erasing: Erasing,
     /// What happens, for those who look on.
     pub live: Live,
     /// The newest requests of sessions.
@@ -104,6 +107,16 @@ impl App {
             tracing::warn!(%error, "metrics could not be written");
             String::new()
         })
+    }
+
+    /// Forgets all that is remembered of a session or a tenant. What can't be told apart is forgotten of
+    /// everybody, which costs time alone: the store has the same.
+    pub fn forget(&self, whose: &Erased) {
+        self.paths.forget();
+        self.memo.forget();
+        self.active.forget(whose);
+        self.asked_pins.forget(whose);
+        self.bodies.forget();
     }
 
     /// The store that holds the records of a mode.

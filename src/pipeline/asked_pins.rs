@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
+use crate::model::Erased;
 use crate::turn::PinAsk;
 
 /// The most sessions whose pins wait. A further one takes the place of the one that has waited longest,
@@ -54,6 +55,22 @@ impl AskedPins {
         let of = waiting.sessions.entry(session.to_owned()).or_default();
         of.extend(numbered);
         Ok(())
+    }
+
+    /// Forgets what waits for a session, or for all of them if a tenant is erased, because names do not
+    /// tell whose they are.
+    pub fn forget(&self, whose: &Erased) {
+        let mut waiting = self.0.lock();
+        match whose {
+            Erased::Session(name) => {
+                waiting.sessions.remove(name);
+                waiting.passes.retain(|one| one != name);
+            }
+            Erased::Tenant(_) => {
+                waiting.sessions.clear();
+                waiting.passes.clear();
+            }
+        }
     }
 
     /// Asks for a pass with a session's next turn.

@@ -51,6 +51,13 @@ impl Bodies {
         self.0.as_ref()?.get(session)
     }
 
+    /// Forgets all of them.
+    pub fn forget(&self) {
+        if let Some(cache) = &self.0 {
+            cache.clear();
+        }
+    }
+
     /// How many bytes of memory they take.
     #[must_use]
     pub fn weight(&self) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -30,7 +31,11 @@ const RECORDS_PER_KEY: usize = 64;
 const LONG_PATH: usize = 8;
 
 /// Folded paths, by the key of the head at which they end.
-pub struct Paths(Cache<Digest, Arc<Path>, ByBytes>);
+pub struct Paths {
+    known: Cache<Digest, Arc<Path>, ByBytes>,
+    /// How often everything was forgotten.
+    forgotten: RwLock<u64>,
+}
 
 /// Weighs a path by the memory that it takes.
 #[derive(Clone)]
@@ -52,7 +57,26 @@ impl Paths {
     /// Makes a cache that takes its share of `all`, the memory of all caches.
     #[must_use]
     pub fn new(all: usize) -> Self {
-        Self(bounded(CacheName::Paths, all, ByBytes))
+        Self {
+            known: bounded(CacheName::Paths, all, ByBytes),
+            forgotten: RwLock::default(),
+        }
+    }
+
+    /// Forgets everything, and what is being read from the store as well.
+    pub fn forget(&self) {
+        let mut forgotten = self.forgotten.write();
+        *forgotten += 1;
+        self.known.clear();
+    }
+
+    /// Remembers a path that was read from the store, unless everything was forgotten since the reading
+    /// began, when this was `forgotten`: the store may not have it any more.
+    fn insert_read(&self, key: Digest, path: &Arc<Path>, forgotten: u64) {
+        let now = self.forgotten.read();
+        if *now == forgotten {
+            self.insert(key, path);
+        }
     }
 
     /// Remembers the path that ends at a head. If several records have the same head, the one with
@@ -64,11 +88,11 @@ impl Paths {
                 .map(|entry| (entry.record.turn, entry.id))
         };
         let stands = self
-            .0
+            .known
             .get(&key)
             .is_some_and(|known| rank(&known) < rank(path));
         if !stands {
-            self.0.insert(key, path.clone());
+            self.known.insert(key, path.clone());
         }
     }
 
@@ -83,7 +107,7 @@ impl Paths {
             return;
         };
         if let Some(head) = heads.get(entry.position as usize + 1) {
-            self.0.remove(&key(*head));
+            self.known.remove(&key(*head));
         }
     }
 
@@ -91,7 +115,7 @@ impl Paths {
     /// each of them.
     #[must_use]
     pub fn weight(&self) -> u64 {
-        self.0.weight()
+        self.known.weight()
     }
 }
 
@@ -130,7 +154,7 @@ pub fn remembered(paths: &Paths, request: &PathQuery<'_>) -> Option<Arc<Path>> {
     let key = RecordKey::After(*head).digest(request.tenant, request.scope);
     paths
         // A remembered path that ends elsewhere was tied to another history.
-        .0
+        .known
         .get(&key)
         .filter(|path| path.covered() == newest + 1)
 }
@@ -242,6 +266,7 @@ fn probe_heads(
     probe: &[usize],
     key: fn(Head) -> RecordKey<'static>,
 ) -> Result<Option<Arc<Path>>, FindError> {
+    let forgotten = *paths.forgotten.read();
     let keys: Vec<(usize, Digest)> = probe
         .iter()
         .filter_map(|at| request.heads.get(at + 1).map(|head| (*at, *head)))
@@ -250,7 +275,7 @@ fn probe_heads(
     // The newest head is nearly always in memory. An older head counts only if no newer one is
     // known.
     if let Some((at, key)) = keys.first()
-        && let Some(path) = paths.0.get(key)
+        && let Some(path) = paths.known.get(key)
         && path.covered() == at + 1
     {
         return Ok(Some(path));
@@ -264,7 +289,7 @@ fn probe_heads(
             };
             if path.covered() == at + 1 {
                 let path = Arc::new(path);
-                paths.insert(*key, &path);
+                paths.insert_read(*key, &path, forgotten);
                 return Ok(Some(path));
             }
         }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::app::App;
+use super::erasing::Began;
 use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
 use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{
-    Digest, LateReport, Parent, RecordId, RowSizes, SessionRow, TurnAccount, TurnRecord, Usage,
-    blob_id,
+    Digest, Erased, LateReport, Parent, RecordId, RowSizes, SessionRow, TenantId, TurnAccount,
+    TurnRecord, Usage, blob_id,
 };
 use crate::session::chain::{self, RecordKey};
 use crate::session::path::{Path, PathEntry, with_turn};
@@ -34,6 +35,8 @@ pub struct Committed {
     /// The store that keeps it.
     store: Arc<Store>,
     ticket: Ticket,
+    began: Began,
+    tenant: TenantId,
 }
 
 /// A turn that has reached its end.
@@ -50,17 +53,30 @@ pub struct Ended {
 ///
 /// Content is written first and in a batch of its own, so that a store without room for it still
 /// takes the record. The store writes in order: a durable record therefore has durable content. The
-/// ids of the response and its items are written with the record.
-pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -> Committed {
+/// ids of the response and its items are written with the record. Returns `None`, and writes and
+/// remembers nothing, if the session, or one that it was forked from, was erased since the turn began.
+pub fn commit(
+    app: &App,
+    place: &RecordPlace,
+    state: &TurnState,
+    ended: Ended,
+) -> Option<Committed> {
     let Ended {
         mut record,
         said,
         response,
     } = ended;
-    let store = app.records(state.terms.mode);
-    let kept = said.and_then(|said| stored_content::keep(store, state, said));
-    record.content = kept.as_ref().map(|kept| kept.id);
     record.session = session(place, state);
+    // A fork stands on records of another session.
+    let means = |erased: &Erased| {
+        let means = |session: &str| erased.means(place.tenant, session);
+        let mut on = state.path.entries.iter();
+        means(&record.session) || on.any(|entry| means(&entry.record.session))
+    };
+    let leave = app.erasing.leave(place.began, means)?;
+    let store = app.records(state.terms.mode);
+    let kept = said.and_then(|said| stored_content::keep(store, &leave, state, said));
+    record.content = kept.as_ref().map(|kept| kept.id);
     record.parent_session = parent_session(place);
     let session = record.session.clone();
     let mut batch = Batch::default();
@@ -94,18 +110,25 @@ pub fn commit(app: &App, place: &RecordPlace, state: &TurnState, ended: Ended) -
         let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
+    // It leads to content that is written again, so its links are too. What is only watched never goes
+    // where it is written.
+    if Arc::ptr_eq(store, &app.store) {
+        let _held = leave.hold(&batch);
+    }
     let ticket = store.commit(batch);
     app.asked_pins.recorded(&session, state.pins_waited);
     if state.pass_asked {
         app.asked_pins.passed(&session);
     }
-    Committed {
+    Some(Committed {
         id,
         key,
         path,
         store: Arc::clone(store),
         ticket,
-    }
+        began: place.began,
+        tenant: place.tenant,
+    })
 }
 
 /// The keys that lead to a record. The head after its visible response is the first.
@@ -153,6 +176,13 @@ impl Committed {
     /// the path. Nobody waits for the write: if it is lost, the next turn corrects its sizes by an
     /// older report.
     pub fn reported(&self, app: &App, usage: Option<Usage>, cost: Option<TurnAccount>) {
+        let means = |erased: &Erased| {
+            let mut on = self.path.entries.iter();
+            on.any(|entry| erased.means(self.tenant, &entry.record.session))
+        };
+        let Some(_leave) = app.erasing.leave(self.began, means) else {
+            return;
+        };
         let report = LateReport::new(usage, cost);
         let bytes = encode(&report);
         let blob = blob_id(&bytes);

@@ -24,7 +24,7 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::{EditKind, Edits, RecordId, StoredHop, TurnRecord};
+use crate::model::{EditKind, Edits, Erased, RecordId, StoredHop, TurnRecord};
 use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
@@ -96,7 +96,7 @@ impl ManagedTurn {
     }
 
     /// Begins to write the record of a turn that ends with the last of `answers`. Returns `None` if
-    /// that failed. The client never pays for such a failure.
+    /// that failed, or if the session was erased meanwhile. The client never pays for such a failure.
     pub(super) fn commit(
         &mut self,
         app: &App,
@@ -122,7 +122,7 @@ impl ManagedTurn {
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
-            let committed = finish::commit(app, &self.place, &self.state, ended);
+            let committed = finish::commit(app, &self.place, &self.state, ended)?;
             self.reporter.recorded(self.place.tenant, committed.id());
             self.keep_body(app, committed.id());
             Some(committed)
@@ -143,7 +143,12 @@ impl ManagedTurn {
             dialect: request.dialect,
         };
         let session = super::record_place::session(&self.place, &self.state);
-        app.bodies.keep(self.place.tenant, &session, live);
+        let tenant = self.place.tenant;
+        let means = |erased: &Erased| erased.means(tenant, &session);
+        // Between the record and this its session may have been erased.
+        if let Some(_leave) = app.erasing.leave(self.place.began, means) {
+            app.bodies.keep(tenant, &session, live);
+        }
     }
 
     /// The record of a turn that ends with the last of `answers`.

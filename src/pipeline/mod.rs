@@ -28,8 +28,9 @@
 //!
 //! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`), of
-//! sessions in use (`active_sessions`), of their newest requests (`bodies`), and of pins that wait for a
-//! turn (`asked_pins`). `live` tells those who look on what happens.
+//! sessions in use (`active_sessions`), of their newest requests (`bodies`), of pins that wait for a turn
+//! (`asked_pins`), and of sessions that were erased while turns were under way (`erasing`). `live` tells
+//! those who look on what happens.
 
 mod accepted_credentials;
 mod active_sessions;
@@ -37,6 +38,7 @@ mod app;
 mod asked_pins;
 mod bodies;
 mod drive;
+mod erasing;
 mod error;
 pub mod find;
 mod finish;
@@ -73,6 +75,7 @@ pub use active_sessions::ActiveSessions;
 pub use app::App;
 pub use asked_pins::{AskedPins, TooManyPins};
 pub use bodies::{Bodies, LiveBody};
+pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;
 pub use learned::Learned;

@@ -96,6 +96,7 @@ pub(super) async fn open(
         size,
         trust: Trust::Whole,
         patience,
+        began: app.erasing.began(),
     };
     opening.trust = trust(app, &mut opening).await;
     let (mut opening, mut step) = stage(app, opening, begin).await?;
@@ -313,6 +314,7 @@ fn read(
         reporter,
         patience,
         trust,
+        began,
         ..
     } = opening;
     if let Some(why) = request.unmanaged {
@@ -343,7 +345,7 @@ fn read(
     terms.refers = refers;
     let scope = turn.session.scope(request.hint.as_deref());
     let parent = turn.session.parent.clone();
-    let place = RecordPlace::new(tenant, scope, parent, request.dialect);
+    let place = RecordPlace::new(tenant, (scope, parent), request.dialect, *began);
     let place = match terms.mode {
         Mode::Observe => place.watched(),
         Mode::Manage | Mode::Off => place,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::app::App;
+use super::erasing::Began;
 use super::error::{Interruption, ProxyError};
 use super::reporter::Reporter;
 use super::request::TurnRequest;
@@ -29,6 +30,8 @@ pub(super) struct Opening {
     pub trust: Trust,
     /// Whether the caller still waits.
     pub patience: Patience,
+    /// When it began, before anything was read for it.
+    pub began: Began,
 }
 
 /// Why a request is not managed.

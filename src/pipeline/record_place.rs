@@ -1,6 +1,7 @@
 //! Where a record belongs: the tenant, the session, and the parent of the session. Owns the names
 //! of sessions that clients see. Never looks anything up.
 
+use super::erasing::Began;
 use crate::model::{Dialect, Digest, Role, Scope, TenantId};
 use crate::turn::state::TurnState;
 
@@ -17,12 +18,19 @@ pub struct RecordPlace {
     pub keys: Scope,
     /// The parent of the session, if the client names one.
     pub parent: Option<Scope>,
+    /// When the turn began, which decides whether it is recorded if its session is erased.
+    pub began: Began,
 }
 
 impl RecordPlace {
     /// The place of a tenant's session in a dialect.
     #[must_use]
-    pub fn new(tenant: TenantId, scope: Scope, parent: Option<Scope>, dialect: Dialect) -> Self {
+    pub fn new(
+        tenant: TenantId,
+        (scope, parent): (Scope, Option<Scope>),
+        dialect: Dialect,
+        began: Began,
+    ) -> Self {
         let keys = match dialect {
             Dialect::Chat => scope.clone(),
             Dialect::Responses | Dialect::Messages => {
@@ -34,6 +42,7 @@ impl RecordPlace {
             scope,
             keys,
             parent,
+            began,
         }
     }
 

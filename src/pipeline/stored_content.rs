@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use super::erasing::Leave;
 use crate::model::{Content, Digest, blob_id};
 use crate::store::{Batch, BatchKind, Store};
 use crate::turn::ending::encode;
@@ -19,7 +20,12 @@ pub struct StoredContent {
 
 /// Hands the content of a turn to the store. Returns `None` if the store has no room.
 #[must_use]
-pub fn keep(store: &Store, state: &TurnState, said: Bytes) -> Option<StoredContent> {
+pub fn keep(
+    store: &Store,
+    leave: &Leave<'_>,
+    state: &TurnState,
+    said: Bytes,
+) -> Option<StoredContent> {
     // All ids are digests of bytes, so a message that is stored already costs nothing.
     let from = first(state);
     let mut batch = Batch {
@@ -51,7 +57,7 @@ pub fn keep(store: &Store, state: &TurnState, said: Bytes) -> Option<StoredConte
     // nothing refers to those by an id.
     listed.truncate(content.messages.len() + 1);
     let size: usize = batch.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
-    if store.commit_spare(batch).is_refused() {
+    if !leave.hold(&batch) || store.commit_spare(batch).is_refused() {
         tracing::warn!(bytes = size, "a turn's content was not stored");
         return None;
     }

@@ -2,14 +2,17 @@
 //! into a value and never verifies a hash; the store does that with the id.
 //!
 //! Version 1, big-endian: `1 ‖ kind (0 plain, 1 zstd) ‖ length of the value u32 ‖ length of the
-//! payload u32 ‖ payload`. Every form that was ever written has a fixture, which must always
-//! decode.
+//! payload u32 ‖ payload`. Version 2 is a version 1 that is sealed (see [`super::sealing`]). Every form
+//! that was ever written has a fixture, which must always decode.
 
 use bytes::Bytes;
 use thiserror::Error;
 
-/// The version that this program writes.
-pub const VERSION: u8 = 1;
+use super::sealing::{self, KeyName, SEALED, Seals};
+use crate::model::Digest;
+
+/// The version of what is not sealed.
+const VERSION: u8 = 1;
 /// How many bytes stand before the payload in version 1.
 pub const HEADER: usize = 10;
 
@@ -21,15 +24,22 @@ const WORTH_COMPRESSING: usize = 512;
 /// The largest value. A longer one is a mistake, and a longer length in a header is damage. It
 /// limits what a read allocates.
 const MAX_BYTES: usize = 256 << 20;
+/// The longest stored form: the largest value, and what stands before and behind it.
+pub(super) const MOST_STORED: usize = MAX_BYTES + 1024;
 
 /// Why a value could not be encoded or decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CodecError {
     /// A version of the program wrote it that this one does not know.
     #[error(
-        "a stored value has version {0} and this program reads version 1: start the newer program"
+        "a stored value has version {0} and this program reads versions 1 and 2: start the newer program"
     )]
     Version(u8),
+    /// It is sealed under a key that was not given.
+    #[error(
+        "a stored value is sealed under the key {0}, which was not given: set it as PLIMSOLL__STORE__SEAL_KEY, or among PLIMSOLL__STORE__SEAL_KEY_PREVIOUS"
+    )]
+    Key(KeyName),
     /// The value is too large to store.
     #[error("a value of {0} bytes is over the store's limit of 256 MiB: store less content")]
     TooLarge(usize),
@@ -41,20 +51,39 @@ pub enum CodecError {
     Compressor,
 }
 
+impl CodecError {
+    /// Whether the bytes are to blame, so that the value counts as not stored. What another program
+    /// or another key can read is not lost.
+    pub(super) fn is_damage(self) -> bool {
+        match self {
+            Self::Damaged | Self::TooLarge(_) | Self::Compressor => true,
+            Self::Version(_) | Self::Key(_) => false,
+        }
+    }
+}
+
 /// Encodes values, with one compression context for all of them.
 pub struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
+    seals: Seals,
 }
 
 impl Encoder {
-    /// Makes an encoder. Fails if the compressor gets no memory.
-    pub fn new() -> Result<Self, CodecError> {
+    /// Makes an encoder that seals by these keys. Fails if the compressor gets no memory.
+    pub fn new(seals: Seals) -> Result<Self, CodecError> {
         let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|_| CodecError::Compressor)?;
-        Ok(Self { zstd })
+        Ok(Self { zstd, seals })
     }
 
-    /// The stored form of a value. It is compressed if that makes it smaller.
-    pub fn encode(&mut self, value: &[u8]) -> Result<Vec<u8>, CodecError> {
+    /// The stored form of the value with this id. It is compressed if that makes it smaller, and sealed
+    /// if there is a key for it.
+    pub fn encode(&mut self, id: &Digest, value: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let packed = self.pack(value)?;
+        self.seals.seal(id, packed)
+    }
+
+    /// The form of version 1.
+    fn pack(&mut self, value: &[u8]) -> Result<Vec<u8>, CodecError> {
         if value.len() > MAX_BYTES {
             return Err(CodecError::TooLarge(value.len()));
         }
@@ -117,11 +146,22 @@ fn header(stored: &[u8]) -> Result<(Header, &[u8]), CodecError> {
 /// The length of a whole stored form, read from its first bytes. A reader of a value in chunks
 /// needs it to ask for the rest.
 pub fn stored_len(start: &[u8]) -> Result<usize, CodecError> {
+    if start.first() == Some(&SEALED) {
+        return sealing::stored_len(start);
+    }
     header(start).map(|(header, _)| HEADER + header.payload)
 }
 
-/// The value of a stored form.
-pub fn decode(stored: &[u8]) -> Result<Bytes, CodecError> {
+/// The value of the stored form with this id.
+pub fn decode(seals: &Seals, id: &Digest, stored: &[u8]) -> Result<Bytes, CodecError> {
+    if stored.first() == Some(&SEALED) {
+        return unpack(&seals.open(id, stored)?);
+    }
+    unpack(stored)
+}
+
+/// The value of a form of version 1.
+fn unpack(stored: &[u8]) -> Result<Bytes, CodecError> {
     let (header, payload) = header(stored)?;
     // A chunk may be missing, or a length may be damaged: either shows here.
     if payload.len() != header.payload {
@@ -146,9 +186,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::blob_id;
 
     fn stored(value: &[u8]) -> Vec<u8> {
-        Encoder::new().unwrap().encode(value).unwrap()
+        let mut encoder = Encoder::new(Seals::default()).unwrap();
+        encoder.encode(&blob_id(value), value).unwrap()
+    }
+
+    /// Decodes what is not sealed, whatever its id.
+    fn decode(stored: &[u8]) -> Result<Bytes, CodecError> {
+        super::decode(&Seals::default(), &blob_id(b""), stored)
     }
 
     /// The values of the fixtures, by file name. The files are never written again: a new form
@@ -201,6 +248,15 @@ mod tests {
             let bytes = stored(&value);
             prop_assert_eq!(stored_len(&bytes[..HEADER]).unwrap(), bytes.len());
             prop_assert_eq!(decode(&bytes).unwrap(), value);
+        }
+
+        #[test]
+        fn decode_undoes_encode_of_what_is_sealed(value in proptest::collection::vec(0u8..4, 0..4000)) {
+            let seals = Seals::new(Some("a key"), &[]);
+            let id = blob_id(&value);
+            let bytes = Encoder::new(seals.clone()).unwrap().encode(&id, &value).unwrap();
+            prop_assert_eq!(stored_len(&bytes[..HEADER]).unwrap(), bytes.len());
+            prop_assert_eq!(super::decode(&seals, &id, &bytes).unwrap(), value);
         }
 
         #[test]

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::model::Digest;
 
 use super::codec::CodecError;
+use super::sealing::{KeyName, Seals};
 
 /// Why a store could not be opened, read or written. Cheap to clone, because one failed write
 /// answers all batches of its group.
@@ -95,6 +96,22 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: u8,
     },
+    /// Something in the store is sealed under keys that were not given.
+    #[error(
+        "the store is sealed under a key that was not given ({keys}): set it as PLIMSOLL__STORE__SEAL_KEY, or among PLIMSOLL__STORE__SEAL_KEY_PREVIOUS if it was used before"
+    )]
+    Sealed {
+        /// The names of the keys, which say nothing about them.
+        keys: String,
+    },
+    /// No snapshot was made.
+    #[error("no snapshot was written to {}: {detail}", path.display())]
+    Snapshot {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not, and what to do.
+        detail: String,
+    },
     /// A value could not be encoded, or its version is not known.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -134,6 +151,21 @@ impl StoreError {
     /// Whether the disk refused. See [`is_of_disk`].
     pub(super) fn is_of_disk(&self, there: bool) -> bool {
         matches!(self, Self::Io { kind, detail, .. } if is_of_disk(*kind, detail, there))
+    }
+
+    /// Refuses a store whose keys are `names`, unless all of them were given.
+    pub(super) fn unless_given(seals: &Seals, names: &[KeyName]) -> Result<(), Self> {
+        let lacking: Vec<String> = seals
+            .lacking(names)
+            .iter()
+            .map(KeyName::to_string)
+            .collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        Err(Self::Sealed {
+            keys: lacking.join(", "),
+        })
     }
 
     /// An error of the operating system. `doing` says what was being done to `path`.

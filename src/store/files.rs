@@ -14,7 +14,7 @@ const FILE_MODE: u32 = 0o600;
 const STICKY_BIT: u32 = 0o1000;
 
 /// The names that this program puts into a data directory.
-const OWN_FILES: [&str; 13] = [
+const OWN_FILES: [&str; 15] = [
     "lock",
     "sled",
     "journal",
@@ -28,6 +28,8 @@ const OWN_FILES: [&str; 13] = [
     "sweep.new",
     "swept",
     "dropped",
+    "sealed",
+    "sealed.new",
 ];
 const KEY_FILE: &str = "tenant.key";
 

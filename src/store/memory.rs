@@ -1,7 +1,7 @@
 //! A store without a disk, and the oracle for the others. Keeps everything until it is dropped, or
 //! as much as it was told to, whatever its age. Never writes a file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -110,6 +110,21 @@ impl Memory {
             bound.held = 0;
             bound.batches = VecDeque::new();
         }
+    }
+
+    /// Removes blobs with these ids, the links that lead to them, and rows of these sessions. Returns how
+    /// many blobs went.
+    pub(super) fn erase(&self, ids: &HashSet<Digest>) -> u64 {
+        let mut tables = self.tables.lock();
+        let before = tables.blobs.len();
+        tables.blobs.retain(|id, _| !ids.contains(id));
+        tables.links.retain(|_, set| {
+            set.retain(|(_, id), _| !ids.contains(id));
+            !set.is_empty()
+        });
+        tables.rows.retain(|(_, session), _| !ids.contains(session));
+        tables.newest.retain(|session, _| !ids.contains(session));
+        (before - tables.blobs.len()) as u64
     }
 
     /// Whether readers may have to wait, which only a fault makes them.

@@ -23,8 +23,10 @@ pub mod memory;
 mod overlay;
 pub(crate) mod redis;
 mod report;
+mod sealing;
 mod settings;
 pub(crate) mod sled;
+mod snapshot;
 pub(crate) mod standby;
 mod stats;
 mod ticket;
@@ -39,8 +41,10 @@ pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
 pub use report::{Health, Loss, OpenReport};
+pub use sealing::{KeyName, Seals};
 pub use settings::{Backend, Clock, Keepsake, RedisSettings, Retention, StoreSettings};
-pub use stats::StoreStats;
+pub use snapshot::Snapshot;
+pub use stats::{ArchiveParts, StoreStats};
 pub use ticket::Ticket;
 
 /// Where blobs and links are kept.
@@ -70,7 +74,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Locked`] if another process holds the directory, [`StoreError::Format`] if a
-    /// newer version wrote it, [`StoreError::Io`] if the system refuses.
+    /// newer version wrote it, [`StoreError::Sealed`] if it is sealed under a key that was not given,
+    /// [`StoreError::Io`] if the system refuses.
     pub fn open(settings: &StoreSettings) -> Result<OpenedStore, StoreError> {
         match settings.backend {
             Backend::Memory => {
@@ -215,7 +220,7 @@ impl Store {
 
     /// Removes what is too old now, and gives back the room that it took. Returns how many blobs were
     /// removed. Waits until that is done, which takes as long as copying the rest, so it is never
-    /// called for a request. Batches are taken and read meanwhile. Does nothing in memory. Redis
+    /// called for a request. Batches are taken and read meanwhile. Nothing is too old in memory. Redis
     /// removes by itself what is too old, and here only the links that led there.
     ///
     /// # Errors
@@ -232,7 +237,7 @@ impl Store {
     /// As [`Self::sweep`].
     pub fn erase(&self, ids: HashSet<Digest>) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(_) => Ok(0),
+            Self::Memory(store) => Ok(store.erase(&ids)),
             Self::Sled(store) => store.sweep(ids),
             Self::Redis(store) => store.erase(&ids),
             Self::Standby(store) => store.sweep(ids),

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use super::sealing::Seals;
+
 /// The kinds of store that a configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -82,6 +84,8 @@ pub struct StoreSettings {
     pub keepsake: Option<Keepsake>,
     /// How long and how much is kept.
     pub retention: Retention,
+    /// The keys under which values are sealed.
+    pub seals: Seals,
     /// What the store takes for the time.
     pub clock: Clock,
 }
@@ -178,6 +182,7 @@ impl Default for StoreSettings {
             stand_by: Duration::from_secs(15),
             keepsake: None,
             retention: Retention::default(),
+            seals: Seals::default(),
             clock: Clock::default(),
         }
     }

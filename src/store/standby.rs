@@ -5,6 +5,7 @@
 //! lost or what a restart would lose.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use super::memory::Memory;
 use super::report::Health;
 use super::settings::StoreSettings;
 use super::sled::SledStore;
+use super::snapshot::Snapshot;
 use super::ticket::Ticket;
 
 /// Memory in place of a disk that refuses.
@@ -142,6 +144,14 @@ impl Standby {
     pub(super) fn sweep(&self, erased: HashSet<Digest>) -> Result<u64, StoreError> {
         match &*self.0.disk.read() {
             Disk::Open(disk) => disk.sweep(erased),
+            Disk::Refuses(error) => Err(error.clone()),
+            Disk::Closed => Err(StoreError::Closed),
+        }
+    }
+
+    pub(super) fn snapshot(&self, target: &Path) -> Result<Snapshot, StoreError> {
+        match &*self.0.disk.read() {
+            Disk::Open(disk) => disk.snapshot(target),
             Disk::Refuses(error) => Err(error.clone()),
             Disk::Closed => Err(StoreError::Closed),
         }

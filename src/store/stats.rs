@@ -24,10 +24,38 @@ pub struct StoreStats {
     pub links: u64,
     /// Bytes of all files in the data directory.
     pub disk_bytes: u64,
+    /// What the archive of a data directory is made of.
+    pub archive: Option<ArchiveParts>,
     /// The earliest time in the list of sessions, in milliseconds since 1970.
     pub oldest: Option<u64>,
     /// The latest one.
     pub newest: Option<u64>,
+}
+
+/// What the bytes of an archive are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveParts {
+    /// All of it.
+    pub all: u64,
+    /// Records, and what belongs to records, in their stored form.
+    pub records: u64,
+    /// Content, in its stored form.
+    pub content: u64,
+    /// Ids, ages and lengths of both.
+    pub names: u64,
+    /// Links.
+    pub links: u64,
+    /// Rows of the list of sessions.
+    pub rows: u64,
+}
+
+impl ArchiveParts {
+    /// What frames the entries: stamps, checksums and counts.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        let parts = self.records + self.content + self.names + self.links + self.rows;
+        self.all.saturating_sub(parts)
+    }
 }
 
 impl Store {
@@ -39,6 +67,10 @@ impl Store {
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         let mut stats = StoreStats {
             disk_bytes: self.disk_bytes(),
+            archive: match self {
+                Self::Sled(store) => Some(store.archive_parts()?),
+                Self::Memory(_) | Self::Redis(_) | Self::Standby(_) => None,
+            },
             ..StoreStats::default()
         };
         // What waits to be written may be handed over twice. All else is counted as it comes.

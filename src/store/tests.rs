@@ -12,6 +12,10 @@ use super::memory::Memory;
 use super::*;
 use crate::model::blob_id;
 
+pub(super) mod sealed;
+
+use sealed::sealed;
+
 /// Waits for a ticket without a runtime of the caller's.
 pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {
     tokio::runtime::Builder::new_current_thread()
@@ -306,7 +310,10 @@ fn the_list_has_the_newest_row_of_each_session_and_is_read_by_pages() {
 fn each_kind() -> (tempfile::TempDir, Vec<Store>) {
     let dir = tempfile::tempdir().unwrap();
     let mut stores = vec![Store::Memory(Memory::default()), open(dir.path()).store];
-    stores.extend(redis::tests::fresh().map(|settings| Store::open(&settings).unwrap().store));
+    let mut places = vec![sealed(config(&dir.path().join("sealed")))];
+    places.extend(redis::tests::fresh());
+    places.extend(redis::tests::fresh().map(sealed));
+    stores.extend(places.iter().map(|place| Store::open(place).unwrap().store));
     (dir, stores)
 }
 

@@ -40,8 +40,11 @@ impl Ticket {
         matches!(self.0, TicketState::Done(Err(_)))
     }
 
-    /// Blocks until the outcome is known. Only for the store's own threads.
-    pub(super) fn wait(self) -> Result<(), StoreError> {
+    /// Blocks until the outcome is known. Never to be called on an async worker.
+    ///
+    /// # Errors
+    /// Why the batch will never be durable.
+    pub fn wait(self) -> Result<(), StoreError> {
         match self.0 {
             TicketState::Done(outcome) => outcome,
             TicketState::Waiting(receiver) => {

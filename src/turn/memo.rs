@@ -181,6 +181,16 @@ impl Memo {
         }
     }
 
+    /// Forgets everything.
+    pub fn forget(&self) {
+        self.shapes.clear();
+        self.sizes.clear();
+        self.lefts.clear();
+        self.notes.clear();
+        self.fronts.clear();
+        self.words.clear();
+    }
+
     /// The number of texts whose strings it knows, and the bytes of memory that these take.
     #[must_use]
     pub fn read(&self) -> (usize, u64) {

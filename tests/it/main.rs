@@ -37,6 +37,7 @@ mod hop_errors;
 mod hops;
 mod hour;
 mod kept;
+mod kept_live;
 mod ladder;
 mod learning;
 mod ledger;

@@ -53,7 +53,7 @@ pub fn answer(number: usize, body: &Value) -> Value {
 
 /// A provider that has kept nothing: what it is asked to go on from it refuses. So it does with what
 /// is odd to it, unless it is the client's own.
-async fn provider() -> Lenient {
+pub async fn provider() -> Lenient {
     Lenient::start(|number, body| {
         let body: Value = serde_json::from_slice(body).unwrap();
         let named = body["previous_response_id"].is_string()

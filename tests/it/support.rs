@@ -75,7 +75,7 @@ impl Proxy {
         rewire(Arc::get_mut(&mut app).unwrap());
         let probes = Probes {
             ready: Arc::new(Readiness::default),
-            ..wire::probes(&app)
+            ..wire::probes(&app, config.store.snapshots)
         };
         let server = Server::bind(Edge::new(config.server, Arc::clone(&app), [1; 32]), probes)
             .await

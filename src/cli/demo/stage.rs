@@ -54,7 +54,7 @@ impl DemoStage {
         let key = tenant_key::obtain(&config.tenant, &config.store)?.key;
         let app = wire::app(&config)?;
         let edge = Edge::new(config.server, Arc::clone(&app), key);
-        let server = Server::bind(edge, wire::probes(&app)).await?;
+        let server = Server::bind(edge, wire::probes(&app, None)).await?;
         let (proxy, admin) = (server.listen_addr()?, server.admin_addr()?);
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.run(stop.clone()));

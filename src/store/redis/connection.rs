@@ -2,6 +2,7 @@
 //! what the commands mean.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_ok};
@@ -31,6 +32,8 @@ pub(super) struct Connector {
     /// How long an answer is waited for.
     limit: Duration,
     open: Mutex<Option<Connection>>,
+    /// How many connections were opened.
+    opened: AtomicU64,
 }
 
 /// An open connection. Clones share it.
@@ -48,7 +51,13 @@ impl Connector {
             urls: urls.to_vec(),
             limit,
             open: Mutex::default(),
+            opened: AtomicU64::new(0),
         }
+    }
+
+    /// Which connection is open. Another one may lead to a server that knows nothing of the one before.
+    pub(super) fn number(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     /// Sends commands at once and waits for all answers, which takes one round trip. After any
@@ -158,6 +167,7 @@ impl Connector {
             return Ok((connection.clone(), false));
         }
         let new = Connection::open(&self.urls, self.limit).await?;
+        self.opened.fetch_add(1, Ordering::AcqRel);
         Ok((open.insert(new).clone(), true))
     }
 
@@ -205,6 +215,11 @@ impl Connection {
         let mut one = client
             .get_multiplexed_async_connection_with_config(config)
             .await?;
+        // Any user may say hello. Where even that is forbidden, INFO may not be.
+        let hello: RedisResult<Value> = redis::cmd("HELLO").query_async(&mut one).await;
+        if let Ok(hello) = hello {
+            return Ok((one, is_cluster(&hello)));
+        }
         let mut info = redis::cmd("INFO");
         let asked: RedisResult<String> = info.arg("server").query_async(&mut one).await;
         // A server that may not be asked is taken for what most are.
@@ -298,6 +313,24 @@ impl Connection {
         };
         Ok(redis::from_redis_value(answer.extract_error()?)?)
     }
+}
+
+/// Whether a server that answers HELLO so belongs to a cluster: `mode` is followed by what it is.
+fn is_cluster(hello: &Value) -> bool {
+    let fields: Vec<&Value> = match hello {
+        Value::Array(fields) => fields.iter().collect(),
+        Value::Map(fields) => fields.iter().flat_map(|(name, of)| [name, of]).collect(),
+        _ => return false,
+    };
+    let says = |value: &Value, word: &str| match value {
+        Value::BulkString(bytes) => bytes == word.as_bytes(),
+        Value::SimpleString(text) => text == word,
+        _ => false,
+    };
+    fields.windows(2).any(|pair| match pair {
+        [name, mode] => says(name, "mode") && says(mode, "cluster"),
+        _ => false,
+    })
 }
 
 /// Whether a text is the URL of a server.

@@ -6,6 +6,7 @@
 //! | `prefix:b:id` | a blob: `kind (1) ‖ stored form` (see [`super::super::codec`]) |
 //! | `prefix:l:key` | the links of a key: a sorted set in which all scores are 0, so that its order is that of the members' bytes, `turn (u32, big-endian) ‖ id (32)` |
 //! | `prefix:r:session` | the row of a session: a sorted set of one member, `row ‖ 0 ‖ 0 ‖ id (32)`, by its time. In the row each byte 0 is followed by a byte 255, so that members are sorted as rows are |
+//! | `prefix:k` | a set of the names of the keys under which something is sealed (see [`super::super::sealing`]) |
 //! | `prefix:s:part` | a part of the list: a sorted set of the sessions whose digest begins with `part`, by the time of the row |
 //!
 //! Ids, keys and sessions are digests in 32 bytes, so that a cluster spreads the names.
@@ -19,6 +20,7 @@ use crate::model::Digest;
 
 use super::super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 use super::super::codec::{self, CodecError, Encoder};
+use super::super::sealing::{KeyName, Seals};
 
 /// How many bytes a member takes.
 const MEMBER_BYTES: usize = 36;
@@ -59,6 +61,24 @@ impl Keys {
     /// The name of a part of the list.
     pub(super) fn part(&self, part: u8) -> Vec<u8> {
         format!("{}:s:{part:x}", self.prefix).into_bytes()
+    }
+
+    fn seals(&self) -> String {
+        format!("{}:k", self.prefix)
+    }
+
+    /// Notes that something is sealed under a key.
+    pub(super) fn note_seal(&self, name: &KeyName) -> Cmd {
+        let mut command = redis::cmd("SADD");
+        command.arg(self.seals()).arg(name.bytes());
+        command
+    }
+
+    /// Reads the names of keys under which something is sealed.
+    pub(super) fn read_seals(&self) -> Cmd {
+        let mut command = redis::cmd("SMEMBERS");
+        command.arg(self.seals());
+        command
     }
 
     /// The digest in the name of a key of this kind.
@@ -223,7 +243,7 @@ impl Keys {
         let age = age.map(|age| age.as_secs().max(1));
         let mut commands = Vec::new();
         for (id, value) in &batch.blobs {
-            let stored = encoder.encode(value)?;
+            let stored = encoder.encode(id, value)?;
             let value = [&[byte_of(batch.kind)], stored.as_slice()].concat();
             let mut command = redis::cmd("SET");
             command.arg(self.blob(id)).arg(value);
@@ -253,15 +273,19 @@ fn byte_of(kind: BatchKind) -> u8 {
     }
 }
 
-/// The value of a blob. An unknown kind is an unknown version.
-pub(super) fn blob_value(stored: &[u8]) -> Result<(BatchKind, Bytes), CodecError> {
+/// The value of the blob with this id. An unknown kind is an unknown version.
+pub(super) fn blob_value(
+    seals: &Seals,
+    id: &Digest,
+    stored: &[u8],
+) -> Result<(BatchKind, Bytes), CodecError> {
     let (kind, stored) = stored.split_first().ok_or(CodecError::Damaged)?;
     let kind = match kind {
         0 => BatchKind::Records,
         1 => BatchKind::Content,
         kind => return Err(CodecError::Version(*kind)),
     };
-    Ok((kind, codec::decode(stored)?))
+    Ok((kind, codec::decode(seals, id, stored)?))
 }
 
 fn member(link: &Link) -> [u8; MEMBER_BYTES] {

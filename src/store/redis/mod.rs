@@ -23,6 +23,7 @@ use super::codec::{CodecError, Encoder};
 use super::error::StoreError;
 use super::overlay::Overlay;
 use super::report::{Health, OpenReport};
+use super::sealing::KeyName;
 use super::settings::{DAY_SECONDS, Retention, StoreSettings};
 use super::ticket::Ticket;
 
@@ -143,7 +144,8 @@ impl RedisStore {
         let (said, closed) = oneshot::channel();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            encoder: Encoder::new()?,
+            encoder: Encoder::new(settings.seals.clone())?,
+            noted: false,
         };
         runtime.spawn(writer.run(queue, said));
         let report = OpenReport {
@@ -156,7 +158,26 @@ impl RedisStore {
             closed: Mutex::new(Some(closed)),
             runtime: Some(runtime),
         };
+        store.admit()?;
         Ok((store, report))
+    }
+
+    /// Refuses keys with which a part of what is stored could not be read. If the server does not
+    /// answer, that shows when it is read.
+    fn admit(&self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let asked = async move { shared.reads.ask(vec![shared.keys.read_seals()]).await };
+        let limit = self.shared.settings.redis.patience;
+        let Some(Ok(mut answers)) = self.run(asked, limit) else {
+            return Ok(());
+        };
+        let names = answers.pop().map(redis::from_redis_value::<Vec<Vec<u8>>>);
+        let names = names.and_then(Result::ok).unwrap_or_default();
+        let names: Vec<KeyName> = names
+            .iter()
+            .filter_map(|name| KeyName::read(name))
+            .collect();
+        StoreError::unless_given(&self.shared.settings.seals, &names)
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Members>, StoreError> {

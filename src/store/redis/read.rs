@@ -9,7 +9,6 @@ use redis::{RedisError, Value};
 use crate::model::{Digest, blob_id};
 
 use super::super::batch::MEMBERS;
-use super::super::codec::CodecError;
 use super::keys::{blob_value, parse_member};
 use super::{Members, ReadError, Shared};
 
@@ -97,12 +96,12 @@ impl Shared {
             Value::BulkString(stored) => stored,
             _ => return Ok(None),
         };
-        match blob_value(&stored) {
+        match blob_value(&self.settings.seals, id, &stored) {
             Ok((_, value)) if blob_id(&value) == *id => {
                 self.cache.insert(*id, value.clone());
                 Ok(Some(value))
             }
-            Err(error @ CodecError::Version(_)) => Err(ReadError::Value(error)),
+            Err(error) if !error.is_damage() => Err(ReadError::Value(error)),
             Ok(_) | Err(_) => {
                 self.mismatched.fetch_add(1, Ordering::Relaxed);
                 Ok(None)

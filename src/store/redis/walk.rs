@@ -10,7 +10,6 @@ use redis::{Cmd, Value};
 use crate::model::{Digest, blob_id};
 
 use super::super::batch::{Batch, BatchKind, Link};
-use super::super::codec::CodecError;
 use super::super::error::StoreError;
 use super::keys::{Keys, blob_value};
 use super::rows::row_in;
@@ -77,9 +76,9 @@ impl RedisStore {
             let Value::BulkString(stored) = value else {
                 return Ok(());
             };
-            let (kind, value) = match blob_value(&stored) {
+            let (kind, value) = match blob_value(&self.shared.settings.seals, &id, &stored) {
                 Ok((kind, value)) if blob_id(&value) == id => (kind, value),
-                Err(error @ CodecError::Version(_)) => return Err(error.into()),
+                Err(error) if !error.is_damage() => return Err(error.into()),
                 Ok(_) | Err(_) => {
                     self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
@@ -127,11 +126,19 @@ impl RedisStore {
         let masters = async move { Ok::<_, ReadError>(shared.reads.masters().await?) };
         for master in self.wait(masters)? {
             let mut at = 0;
+            let mut connection = self.shared.reads.number();
             loop {
                 let (shared, master) = (Arc::clone(&self.shared), master.clone());
                 let pattern = shared.keys.all(kind);
                 let some = async move { Ok(shared.reads.names(&master, at, &pattern).await?) };
                 let (next, names) = self.wait(some)?;
+                // A cursor counts only where it was given. Another connection may lead to a server that
+                // was started again, or to what was a replica, so this one is walked from its front.
+                let now = self.shared.reads.number();
+                if now != std::mem::replace(&mut connection, now) && at != 0 {
+                    at = 0;
+                    continue;
+                }
                 for some in names.chunks(KEYS_AT_ONCE) {
                     each(some)?;
                 }

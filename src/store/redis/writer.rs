@@ -33,6 +33,8 @@ pub(super) struct Job {
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) encoder: Encoder,
+    /// Whether the server knows the key under which is sealed what is written.
+    pub(super) noted: bool,
 }
 
 impl Writer {
@@ -67,7 +69,8 @@ impl Writer {
                 Err(error) => self.settle(job, Err(error.into())),
             }
         }
-        let all = coded.iter().flat_map(|(_, commands)| commands.clone());
+        let all = self.note().into_iter();
+        let all = all.chain(coded.iter().flat_map(|(_, commands)| commands.clone()));
         let bytes = coded.iter().map(|(job, _)| job.batch.size()).sum();
         match self.send(all.collect(), bytes).await {
             // Somebody else has written at a name of ours. Only the batch that meets it fails.
@@ -82,10 +85,19 @@ impl Writer {
                     self.settle(job, outcome);
                 }
             }
-            outcome => coded
-                .into_iter()
-                .for_each(|(job, _)| self.settle(job, outcome.clone())),
+            outcome => {
+                self.noted = true;
+                coded
+                    .into_iter()
+                    .for_each(|(job, _)| self.settle(job, outcome.clone()));
+            }
         }
+    }
+
+    /// What tells the server under which key the first writes are sealed.
+    fn note(&self) -> Option<Cmd> {
+        let name = self.shared.settings.seals.current()?;
+        (!self.noted).then(|| self.shared.keys.note_seal(&name))
     }
 
     /// Takes a batch out of the overlay and says what became of it.

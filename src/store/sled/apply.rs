@@ -9,23 +9,27 @@ use std::sync::Arc;
 use super::super::error::StoreError;
 use super::age::Age;
 use super::committer::Committer;
+use super::entry::Form;
 use super::trees::{Counts, Trees};
 use super::writes::Writes;
 use crate::model::Digest;
+
+/// After so many writes the engine is let take a step to give room back.
+const WRITES_A_STEP: usize = 8;
 
 /// One outcome for each batch of a group. An error of the disk concerns the whole group.
 type Outcomes = Result<Vec<Result<(), StoreError>>, StoreError>;
 
 impl Committer {
     /// Applies a group that the journal holds. What is new in it is archived later.
-    pub(super) fn apply(&mut self, group: Vec<Writes>) -> Outcomes {
+    pub(super) fn apply(&mut self, group: Vec<Writes>, form: Form) -> Outcomes {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
         self.behind = true;
         let mut outcomes = Vec::with_capacity(group.len());
         for writes in group {
-            outcomes.push(match self.encode(writes) {
+            outcomes.push(match self.stored(writes, form) {
                 Ok(stored) => {
                     let new = self.put(trees, &stored)?;
                     self.pending.extend(new);
@@ -42,7 +46,7 @@ impl Committer {
     /// Archives a group that does not fit into the journal, together with everything in the
     /// journal, and applies it. A mistake in a batch fails that batch alone, a failure of the disk
     /// fails the group.
-    pub(super) fn write_through(&mut self, group: Vec<Writes>) -> Outcomes {
+    pub(super) fn write_through(&mut self, group: Vec<Writes>, form: Form) -> Outcomes {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
@@ -50,7 +54,7 @@ impl Committer {
         let mut outcomes = Vec::with_capacity(group.len());
         let mut stored = Vec::with_capacity(group.len());
         for writes in group {
-            match self.encode(writes) {
+            match self.stored(writes, form) {
                 Ok(writes) => {
                     stored.push(writes);
                     outcomes.push(Ok(()));
@@ -116,12 +120,34 @@ impl Committer {
     }
 
     /// The same with blobs in their stored form.
-    pub(super) fn encode(&mut self, writes: Writes) -> Result<Writes, StoreError> {
-        let mut blobs = Vec::with_capacity(writes.blobs.len());
-        for (id, age, value) in &writes.blobs {
-            blobs.push((*id, *age, self.encoder.encode(value)?.into()));
+    pub(super) fn stored(&mut self, writes: Writes, form: Form) -> Result<Writes, StoreError> {
+        match form {
+            Form::Usual => self.encode(writes),
+            Form::Stored => Ok(writes),
         }
-        Ok(Writes { blobs, ..writes })
+    }
+
+    fn encode(&mut self, mut writes: Writes) -> Result<Writes, StoreError> {
+        for (id, _, value) in &mut writes.blobs {
+            *value = self.encoder.encode(id, value)?.into();
+        }
+        Ok(writes)
+    }
+
+    /// A group as it goes to the journal, which must not hold what is to be sealed as it came. An error
+    /// has the group as it was: some of it can't be encoded, so each batch has to be tried alone.
+    pub(super) fn journaled(
+        &mut self,
+        group: Vec<Writes>,
+    ) -> Result<(Vec<Writes>, Form), Vec<Writes>> {
+        if self.shared.settings.seals.current().is_none() {
+            return Ok((group, Form::Usual));
+        }
+        let stored = group.iter().map(|writes| self.encode(writes.clone()));
+        let stored: Result<_, StoreError> = stored.collect();
+        stored
+            .map(|stored| (stored, Form::Stored))
+            .map_err(|_| group)
     }
 
     /// Writes to the engine. Returns what was new.
@@ -169,6 +195,10 @@ impl Trees {
             if put.wrote {
                 new.rows.push(listed.clone());
             }
+        }
+        let wrote = new.blobs.len() + new.links.len() + new.rows.len();
+        for _ in 0..wrote.div_ceil(WRITES_A_STEP) {
+            self.tidy(path)?;
         }
         Ok(new)
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::super::error::StoreError;
 use super::super::files;
-use super::entry::{EntryReader, Stamp, seal};
+use super::entry::{EntryReader, Form, Stamp, entry};
 use super::scan::Cursor;
 use super::trees::{Position, Trees};
 use super::writes::Writes;
@@ -97,8 +97,8 @@ impl Archive {
 
     /// Appends without waiting until it is durable.
     pub(super) fn write(&mut self, stamp: &Stamp, writes: &Writes) -> io::Result<()> {
-        let writes = std::slice::from_ref(writes);
-        let entry = seal(self.end, usize::MAX, stamp, writes);
+        let writes = (std::slice::from_ref(writes), Form::Usual);
+        let entry = entry(self.end, usize::MAX, stamp, writes);
         let entry = entry.ok_or_else(|| io::Error::other("more at once than an entry holds"))?;
         (&self.file).seek(SeekFrom::Start(self.end))?;
         (&self.file).write_all(&entry)?;

@@ -14,7 +14,7 @@ use super::super::codec::Encoder;
 use super::super::error::StoreError;
 use super::super::ticket::Acknowledge;
 use super::archive::Archive;
-use super::entry::Stamp;
+use super::entry::{Form, Stamp};
 use super::journal::Journal;
 use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
@@ -103,14 +103,14 @@ impl Committer {
             match jobs.recv_timeout(pause) {
                 Ok(job) => {
                     self.look();
-                    self.tend_sweeps();
+                    self.tend_asks();
                     return Some(job);
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if behind => self.catch_up(),
                 Err(RecvTimeoutError::Timeout) => {
                     self.look();
-                    self.tend_sweeps();
+                    self.tend_asks();
                 }
             }
         }
@@ -132,13 +132,24 @@ impl Committer {
             .iter()
             .map(|batch| Writes::of(batch, today))
             .collect();
-        let outcomes = match self.ready().and_then(|()| self.write_ahead(&group)) {
+        let (group, form, fits) = match self.journaled(group) {
+            Ok((group, form)) => (group, form, true),
+            Err(group) => (group, Form::Usual, false),
+        };
+        let ahead = self.ready().and_then(|()| {
+            if fits {
+                self.write_ahead((&group, form))
+            } else {
+                Ok(false)
+            }
+        });
+        let outcomes = match ahead {
             Ok(true) => {
                 // Readers find the group in the overlay until the engine has it.
                 tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
-                self.apply(group)
+                self.apply(group, form)
             }
-            Ok(false) => self.write_through(group),
+            Ok(false) => self.write_through(group, form),
             Err(error) => Err(error),
         };
         // A failure of the disk concerns every batch of the group.
@@ -156,7 +167,7 @@ impl Committer {
 
     /// Writes a group to the journal, which makes it durable. Returns false if the journal has no
     /// room.
-    fn write_ahead(&mut self, group: &[Writes]) -> Result<bool, StoreError> {
+    fn write_ahead(&mut self, group: (&[Writes], Form)) -> Result<bool, StoreError> {
         // The engine must be open: what can't be applied must not be acknowledged.
         self.shared.engine.read().trees()?;
         let stamp = Stamp {
@@ -327,7 +338,7 @@ impl Committer {
         let engine = shared.engine.read();
         // Losses were reported at the start. This engine failed, but nothing was damaged.
         let resumed = engine.trees().and_then(|trees| {
-            self.recover(trees, false)?;
+            self.recover(trees, false, None)?;
             self.archive_pending(trees)
         });
         drop(engine);

@@ -12,7 +12,8 @@
 //! like an entry, because somebody stored them as a value, do not count. The numbers are those of
 //! groups of writes. Blobs and links are how many the store held with them. A payload is a sequence
 //! of what was written together (see [`super::writes`]). The last byte of the magic is the version
-//! of that form: 3, or 2 before there were ages. Both are read.
+//! of that form: 3, 4 in the journal if what is written there is sealed, or 2 before there were ages.
+//! All of them are read.
 
 use std::fs::File;
 use std::io;
@@ -27,6 +28,8 @@ use super::writes::{Writes, take};
 const MAGIC_BYTES: usize = 8;
 const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x03";
 const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x03";
+const SEALED_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x04";
+const SEALED_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x04";
 const OLD_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
 const OLD_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
 /// What all magics have in common, which is all but the first and the last byte.
@@ -52,9 +55,18 @@ pub(super) struct Stamp {
 /// Which of the two stamps of an entry one is, and of which version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    Head,
+    Head(Form),
     OldHead,
     Tail,
+}
+
+/// In which form an entry has blobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they came in the journal, and in their stored form in the archive.
+    Usual,
+    /// In their stored form.
+    Stored,
 }
 
 impl Stamp {
@@ -81,14 +93,15 @@ impl Stamp {
         let (blobs, links) = (number()?, number()?);
         let length = u32::from_le_bytes(take(&mut rest)?);
         let side = match magic {
-            HEAD => Side::Head,
+            HEAD => Side::Head(Form::Usual),
+            SEALED_HEAD => Side::Head(Form::Stored),
             OLD_HEAD => Side::OldHead,
-            TAIL | OLD_TAIL => Side::Tail,
+            TAIL | SEALED_TAIL | OLD_TAIL => Side::Tail,
             _ => return None,
         };
         // The checksum covers the place of the entry, which the stamp at the end has to compute.
         let before = match side {
-            Side::Head | Side::OldHead => 0,
+            Side::Head(_) | Side::OldHead => 0,
             Side::Tail => (STAMP_BYTES + CHECKSUM_BYTES) as u64 + u64::from(length),
         };
         let at = place.checked_sub(before)?;
@@ -113,7 +126,16 @@ fn stamp_sum(body: &[u8], at: u64) -> [u8; 8] {
 
 /// The entry for the place `at` with all writes of a group. `None` if it takes more than `room`
 /// bytes.
-pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Writes]) -> Option<Vec<u8>> {
+pub(super) fn entry(
+    at: u64,
+    room: usize,
+    stamp: &Stamp,
+    (group, form): (&[Writes], Form),
+) -> Option<Vec<u8>> {
+    let (head, tail) = match form {
+        Form::Usual => (HEAD, TAIL),
+        Form::Stored => (SEALED_HEAD, SEALED_TAIL),
+    };
     let front = STAMP_BYTES + CHECKSUM_BYTES;
     let mut entry = vec![0; front];
     for writes in group {
@@ -128,16 +150,19 @@ pub(super) fn seal(at: u64, room: usize, stamp: &Stamp, group: &[Writes]) -> Opt
     let payload = entry.get(front..)?;
     let length = u32::try_from(payload.len()).ok()?;
     let sum = XxHash3_128::oneshot(payload).to_le_bytes();
-    let head = [&stamp.bytes(HEAD, at, length)[..], &sum].concat();
+    let head = [&stamp.bytes(head, at, length)[..], &sum].concat();
     entry.get_mut(..front)?.copy_from_slice(&head);
-    entry.extend_from_slice(&stamp.bytes(TAIL, at, length));
+    entry.extend_from_slice(&stamp.bytes(tail, at, length));
     Some(entry)
 }
+
+/// Takes one group of writes off the front.
+type ReadWrites = fn(&mut &[u8]) -> Option<Writes>;
 
 /// What a reader meets.
 pub(super) enum Scanned {
     /// An entry as it was written.
-    Whole(Stamp, Vec<Writes>),
+    Whole(Stamp, Vec<Writes>, Form),
     /// The stamp of an entry that is damaged or partly overwritten.
     Trace(Stamp),
 }
@@ -147,17 +172,28 @@ pub(super) struct EntryReader<'a> {
     file: &'a File,
     at: u64,
     end: u64,
+    sound: bool,
 }
 
 impl<'a> EntryReader<'a> {
     pub(super) fn new(file: &'a File, at: u64) -> io::Result<Self> {
         let end = file.metadata()?.len();
-        Ok(Self { file, at, end })
+        Ok(Self::between(file, at, end))
     }
 
     /// Reads no further than to a place.
     pub(super) fn between(file: &'a File, at: u64, end: u64) -> Self {
-        Self { file, at, end }
+        Self {
+            file,
+            at,
+            end,
+            sound: true,
+        }
+    }
+
+    /// Whether nothing but whole entries was met, up to the very end.
+    pub(super) fn is_sound(&self) -> bool {
+        self.sound && self.at == self.end
     }
 
     /// The next entry or trace. `None` at the end of the file.
@@ -168,15 +204,17 @@ impl<'a> EntryReader<'a> {
             let Some((stamp, length, side)) = Stamp::read(&bytes, self.at) else {
                 // After damage, the next magic is searched for, because entries have no fixed
                 // places.
+                self.sound = false;
                 self.at = self.search(self.at + 1)?;
                 continue;
             };
-            if let Some(writes) = self.payload(side, length as usize)? {
+            if let Some((writes, form)) = self.payload(side, length as usize)? {
                 self.at += (OVERHEAD_BYTES + length as usize) as u64;
-                return Ok(Some(Scanned::Whole(stamp, writes)));
+                return Ok(Some(Scanned::Whole(stamp, writes, form)));
             }
             // Either the payload is damaged, or this is the end of an entry whose beginning is. The
             // stamp still tells which groups were written.
+            self.sound = false;
             self.at += STAMP_BYTES as u64;
             return Ok(Some(Scanned::Trace(stamp)));
         }
@@ -184,10 +222,10 @@ impl<'a> EntryReader<'a> {
     }
 
     /// The writes of the entry at hand, if this is its front and its payload is intact.
-    fn payload(&self, side: Side, length: usize) -> io::Result<Option<Vec<Writes>>> {
-        let read = match side {
-            Side::Head => Writes::read,
-            Side::OldHead => Writes::read_old,
+    fn payload(&self, side: Side, length: usize) -> io::Result<Option<(Vec<Writes>, Form)>> {
+        let (read, form) = match side {
+            Side::Head(form) => (Writes::read as ReadWrites, form),
+            Side::OldHead => (Writes::read_old as ReadWrites, Form::Usual),
             Side::Tail => return Ok(None),
         };
         let from = self.at + STAMP_BYTES as u64;
@@ -202,7 +240,7 @@ impl<'a> EntryReader<'a> {
         if XxHash3_128::oneshot(payload).to_le_bytes() != *sum {
             return Ok(None);
         }
-        Ok(read_all(payload, read))
+        Ok(read_all(payload, read).map(|writes| (writes, form)))
     }
 
     /// Where the next stamp may begin, from a place on. The end of the file if there is none.

@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use super::super::files;
-use super::entry::{EntryReader, Stamp, seal};
+use super::entry::{EntryReader, Form, Stamp, entry};
 use super::writes::Writes;
 
 pub(super) const FILE_NAME: &str = "journal";
@@ -47,9 +47,9 @@ impl Journal {
 
     /// Writes a group and waits until it is durable. Returns false and writes nothing if there is
     /// no room.
-    pub(super) fn append(&mut self, stamp: &Stamp, group: &[Writes]) -> io::Result<bool> {
+    pub(super) fn append(&mut self, stamp: &Stamp, group: (&[Writes], Form)) -> io::Result<bool> {
         let at = self.end as u64;
-        let Some(entry) = seal(at, SIZE_BYTES - self.end, stamp, group) else {
+        let Some(entry) = entry(at, SIZE_BYTES - self.end, stamp, group) else {
             return Ok(false);
         };
         (&self.file).seek(SeekFrom::Start(at))?;

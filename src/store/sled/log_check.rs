@@ -172,3 +172,20 @@ fn number_at(rest: &mut &[u8]) -> Option<u64> {
         }
     })
 }
+
+/// Where the newest message of a log ends. What its segment holds behind that is of no use.
+#[cfg(test)]
+pub(super) fn end(log: &Path) -> u64 {
+    let file = File::open(log).unwrap();
+    let length = file.metadata().unwrap().len();
+    let segments = segments(&file, length).unwrap().unwrap();
+    let newest = segments.iter().max_by_key(|segment| segment.lsn).unwrap();
+    let mut bytes = Vec::new();
+    read_segment(&file, length, newest.at, &mut bytes).unwrap();
+    let number = newest.lsn / SEGMENT_BYTES as u64;
+    let mut at = HEADER_BYTES;
+    while let Some((_, end)) = message(&bytes, at, number) {
+        at = end;
+    }
+    newest.at + at as u64
+}

@@ -35,6 +35,8 @@ mod journal_v1;
 mod kept;
 mod log_check;
 mod open;
+mod packs;
+mod parts;
 mod read;
 mod recover;
 mod replace;
@@ -42,7 +44,9 @@ mod replaced_files;
 mod rows;
 mod salvage;
 mod scan;
+mod seals;
 mod shared;
+mod snapshot;
 mod swap;
 mod sweep;
 mod trees;
@@ -74,6 +78,7 @@ impl SledStore {
     pub fn open(settings: &StoreSettings) -> Result<(Self, OpenReport), StoreError> {
         let place = DataDirectory::new(&settings.path);
         let lock = place.lock()?;
+        place.admit(&settings.seals)?;
         let (trees, checked, mut report) = place.open(settings)?;
         let journal = Journal::open(place.dir()).map_err(place.error("opening the journal in"))?;
         let archive = Archive::open(place.dir()).map_err(place.error("opening the archive in"))?;
@@ -92,13 +97,14 @@ impl SledStore {
             swept: AtomicU64::new(0),
             archived: AtomicU64::new(0),
             asked: Mutex::default(),
+            archive_asked: Mutex::default(),
             notes: Mutex::default(),
         });
         let (jobs, queue) = sync_channel(settings.queue.max(1));
         let (said, closed) = channel();
         let mut committer = Committer {
             shared: Arc::clone(&shared),
-            encoder: Encoder::new()?,
+            encoder: Encoder::new(settings.seals.clone())?,
             journal,
             archive,
             pending: Writes::default(),
@@ -115,7 +121,7 @@ impl SledStore {
             sweeps: Sweeps::default(),
             lock,
         };
-        match committer.recover(&trees, report.clean) {
+        match committer.recover(&trees, report.clean, checked.before) {
             Ok(lost) => {
                 report.lost = lost;
                 committer.settle_recovered(&trees)?;

@@ -4,7 +4,7 @@
 //!
 //! The directory holds `lock` (locked while the store is open), `sled/` (the engine's files),
 //! `archive` (a second copy of everything), `journal` (what is not archived yet, needed only if
-//! `clean` is missing), what [`super::swap`] names during a sweep, `clean` (only between a clean stop and the next start: the length of the
+//! `clean` is missing), `sealed` (see [`super::seals`]), what [`super::swap`] names during a sweep, `clean` (only between a clean stop and the next start: the length of the
 //! log and the counts), `suspect` (after the engine met damage), and `quarantine-N/` (engines that
 //! could not be opened). Only the owner may read any of it.
 
@@ -154,7 +154,13 @@ impl DataDirectory {
         let (trees, checked) = match opened {
             Err(error) if is_damage(&error) => {
                 report.reason = Some(error.to_string());
-                self.mend(settings, &mut report)?
+                let (trees, mut checked) = self.mend(settings, &mut report)?;
+                // What the last stop noted is newer than what is left of the engine's own account.
+                let before = checked.before.get_or_insert_default();
+                if let Some(mark) = mark {
+                    before.counts = mark.counts;
+                }
+                (trees, checked)
             }
             other => other?,
         };
@@ -236,7 +242,7 @@ impl DataDirectory {
                 return Ok(Checked {
                     counts: trees.position(&self.engine)?.counts,
                     counted: true,
-                    read: 0,
+                    ..Checked::default()
                 });
             }
             LastStop::Clean => 1,
@@ -269,6 +275,8 @@ impl DataDirectory {
         }
         let (trees, mut checked) = self.attempt(settings, LastStop::None, None)?;
         if let Ok(damaged) = Trees::open(&aside, settings) {
+            // An account that can't be read leaves only the other copies to tell what is lost.
+            checked.before = damaged.position(&aside).ok();
             let saved = trees.salvage(&self.engine, &damaged, &aside);
             // Closing a damaged engine may wait for ever for writes that it can't do.
             std::mem::forget(damaged);
@@ -364,6 +372,8 @@ fn is_damage(error: &StoreError) -> bool {
         | StoreError::Busy
         | StoreError::Closed
         | StoreError::Format { .. }
+        | StoreError::Sealed { .. }
+        | StoreError::Snapshot { .. }
         | StoreError::WrongId { .. }
         | StoreError::Server { .. }
         | StoreError::Unreplicated { .. }

@@ -159,9 +159,9 @@ impl SledStore {
     fn decoded(&self, part: Writes) -> Result<Vec<Batch>, StoreError> {
         let (mut records, mut content) = (Vec::new(), Vec::new());
         for (id, age, stored) in part.blobs {
-            let value = match codec::decode(&stored) {
+            let value = match codec::decode(&self.shared.settings.seals, &id, &stored) {
                 Ok(value) if blob_id(&value) == id => value,
-                Err(error @ codec::CodecError::Version(_)) => return Err(error.into()),
+                Err(error) if !error.is_damage() => return Err(error.into()),
                 Ok(_) | Err(_) => {
                     self.shared.mismatched.fetch_add(1, Ordering::Relaxed);
                     continue;

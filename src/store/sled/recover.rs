@@ -10,9 +10,9 @@ use super::super::error::StoreError;
 use super::super::report::Loss;
 use super::archive::Archive;
 use super::committer::Committer;
-use super::entry::{Scanned, Stamp};
+use super::entry::{Form, Scanned, Stamp};
 use super::journal_v1;
-use super::trees::{Counts, Trees};
+use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
 
 /// Which groups of writes were found, whole or only as a trace.
@@ -56,6 +56,11 @@ impl GroupsFound {
         }
     }
 
+    /// Takes the groups up to one as known, because counts tell what is missing of them.
+    fn counted(&mut self, group: u64) {
+        self.known.push((0, group));
+    }
+
     fn trace(&mut self, stamp: &Stamp) {
         self.top = self.top.max(stamp.last);
     }
@@ -73,9 +78,15 @@ impl GroupsFound {
 }
 
 impl Committer {
-    /// Applies what the engine lacks. `clean` says how the store stopped last. What the archive
-    /// lacks waits to be archived, and the journal holds it until then.
-    pub(super) fn recover(&mut self, trees: &Trees, clean: bool) -> Result<Loss, StoreError> {
+    /// Applies what the engine lacks. `clean` says how the store stopped last, and `before` what the
+    /// engine held before it was damaged. What the archive lacks waits to be archived, and the
+    /// journal holds it until then.
+    pub(super) fn recover(
+        &mut self,
+        trees: &Trees,
+        clean: bool,
+        before: Option<Position>,
+    ) -> Result<Loss, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.pending = Writes::default();
         let position = trees.position(shared.place.engine())?;
@@ -97,7 +108,7 @@ impl Committer {
             archive.last = tale.archived;
             self.archive = Some(archive);
             replayed?;
-            let lacking = self.lacking(&tale);
+            let lacking = self.lacking(tale.expected);
             self.replay_journal(trees, &mut tale)?;
             self.group = tale.top;
             self.behind = true;
@@ -106,9 +117,18 @@ impl Committer {
         let mut tale = GroupsFound::new(position.group);
         self.replay_old(trees)?;
         self.replay_journal(trees, &mut tale)?;
-        self.group = tale.top;
+        // Without an archive nothing else tells what the damage took.
+        let held = before.unwrap_or_default();
+        let lacking = self.lacking(held.counts);
+        tale.counted(held.group);
+        self.group = tale.top.max(held.group);
         self.behind = true;
-        Ok(told(tale, Counts::default()))
+        let mut loss = told(tale, lacking);
+        if before.is_some() && held.counts == Counts::default() {
+            // Nobody knows how much it was, but an engine that was damaged held something.
+            loss.writes = loss.writes.max(1);
+        }
+        Ok(loss)
     }
 
     /// What the archive and the journal hold and an engine may lack, with decoded blobs. Writes
@@ -122,26 +142,37 @@ impl Committer {
         if let Some(archive) = &self.archive {
             let mut entries = archive.entries(position.archived).map_err(failed)?;
             while let Some(found) = entries.next().map_err(failed)? {
-                let Scanned::Whole(_, group) = found else {
+                let Scanned::Whole(_, group, _) = found else {
                     continue;
                 };
-                for mut writes in group {
-                    for (.., bytes) in &mut writes.blobs {
-                        *bytes = codec::decode(bytes)?;
-                    }
-                    held.extend(writes.batches());
+                for writes in group {
+                    held.extend(self.decoded(writes)?.batches());
                 }
             }
         }
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
-            if let Scanned::Whole(stamp, group) = found
+            if let Scanned::Whole(stamp, group, form) = found
                 && stamp.last > position.group
             {
-                held.extend(group.into_iter().flat_map(Writes::batches));
+                for writes in group {
+                    let writes = match form {
+                        Form::Usual => writes,
+                        Form::Stored => self.decoded(writes)?,
+                    };
+                    held.extend(writes.batches());
+                }
             }
         }
         Ok(held)
+    }
+
+    /// The same with blobs as they came.
+    fn decoded(&self, mut writes: Writes) -> Result<Writes, StoreError> {
+        for (id, _, bytes) in &mut writes.blobs {
+            *bytes = codec::decode(&self.shared.settings.seals, id, bytes)?;
+        }
+        Ok(writes)
     }
 
     fn replay_archive(
@@ -156,7 +187,7 @@ impl Committer {
         let mut entries = archive.entries(from).map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Scanned::Whole(stamp, group) => {
+                Scanned::Whole(stamp, group, _) => {
                     for writes in &group {
                         self.put(trees, writes)?;
                     }
@@ -176,14 +207,14 @@ impl Committer {
         Ok(())
     }
 
-    /// How much less the engine has than when the archive was last written.
-    fn lacking(&self, tale: &GroupsFound) -> Counts {
+    /// How much less the engine has than was expected.
+    fn lacking(&self, expected: Counts) -> Counts {
         if !self.counted {
             return Counts::default();
         }
         Counts {
-            blobs: tale.expected.blobs.saturating_sub(self.counts.blobs),
-            links: tale.expected.links.saturating_sub(self.counts.links),
+            blobs: expected.blobs.saturating_sub(self.counts.blobs),
+            links: expected.links.saturating_sub(self.counts.links),
             rows: 0,
         }
     }
@@ -197,12 +228,12 @@ impl Committer {
         let mut entries = self.journal.entries().map_err(failed)?;
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
-                Scanned::Whole(stamp, group) => groups.push((stamp, group)),
+                Scanned::Whole(stamp, group, form) => groups.push((stamp, group, form)),
                 Scanned::Trace(stamp) => tale.trace(&stamp),
             }
         }
-        groups.sort_by_key(|(stamp, _)| stamp.last);
-        for (stamp, group) in groups {
+        groups.sort_by_key(|(stamp, ..)| stamp.last);
+        for (stamp, group, form) in groups {
             if stamp.last <= tale.archived && tale.has(stamp.last) {
                 continue;
             }
@@ -214,7 +245,7 @@ impl Committer {
                 self.counts.links = self.counts.links.max(links);
             }
             for writes in group {
-                match self.encode(writes) {
+                match self.stored(writes, form) {
                     Ok(stored) => {
                         self.put(trees, &stored)?;
                         self.pending.extend(stored);
@@ -236,7 +267,7 @@ impl Committer {
         let bytes =
             bytes.map_err(|error| StoreError::io("reading the journal in", &dir, &error))?;
         for writes in journal_v1::writes(&bytes) {
-            match self.encode(writes) {
+            match self.stored(writes, Form::Usual) {
                 Ok(stored) => self.put(trees, &stored).map(drop)?,
                 Err(StoreError::Codec(_)) => {}
                 Err(error) => return Err(error),

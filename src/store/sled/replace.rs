@@ -79,6 +79,12 @@ impl Sweeps {
 }
 
 impl Committer {
+    /// Answers those who asked for something beside the batches, and keeps sweeps going.
+    pub(super) fn tend_asks(&mut self) {
+        self.tell_archive();
+        self.tend_sweeps();
+    }
+
     /// Begins a sweep if one is due, and takes over a copy that was made.
     pub(super) fn tend_sweeps(&mut self) {
         if self.failed.is_some() || self.shared.is_degraded() {
@@ -209,7 +215,8 @@ impl Committer {
             } => self.replace(*fresh, until, today).map(|()| removed),
         });
         let ended = ended.and_then(|removed| {
-            if asks.iter().any(|ask| !ask.erased.is_empty()) {
+            // What was erased, or sealed, may stand there as it came.
+            if !asks.is_empty() {
                 let place = &self.shared.place;
                 let wiped = self.journal.wipe();
                 wiped.map_err(place.error("erasing the journal in"))?;
@@ -236,7 +243,7 @@ impl Committer {
         }
     }
 
-    fn flush_first(&mut self) -> Result<(), StoreError> {
+    pub(super) fn flush_first(&mut self) -> Result<(), StoreError> {
         let flushed = self.flush();
         if let Err(error) = &flushed {
             self.broke(error);
@@ -283,6 +290,9 @@ impl Committer {
         for ask in asks {
             let _ = ask.reply.send(Err(StoreError::Closed));
         }
+        for ask in std::mem::take(&mut *self.shared.archive_asked.lock()) {
+            let _ = ask.send(Err(StoreError::Closed));
+        }
     }
 
     fn note_sweep(&mut self, today: u16) -> Result<(), StoreError> {
@@ -298,9 +308,14 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
         fresh.follow(&shared, archive.file(), (until, archive.end()), &|| Ok(()))?;
+        let sealed_anew = fresh.is_sealed_anew();
         let counts = fresh.finish(self.group, today)?;
         shared.place.promote()?;
-        self.switch(counts)
+        self.switch(counts)?;
+        if sealed_anew && let Err(error) = shared.place.note_keys(&shared.settings.seals) {
+            tracing::warn!("the next start asks for a key that nothing needs any more: {error}");
+        }
+        Ok(())
     }
 
     /// Exchanges the engine and the archive for those of a copy. Readers go on with the old engine

@@ -92,13 +92,14 @@ impl Committer {
         if !leads_to(&place.dir().join(open::LOCK_FILE), &self.lock) {
             self.lock = place.lock()?;
         }
+        place.admit(&shared.settings.seals)?;
         let (trees, checked, report) = place.open(&shared.settings)?;
         (self.counts, self.counted) = (checked.counts, checked.counted);
         let failed =
             |error: io::Error| StoreError::io("opening the journal in", place.dir(), &error);
         self.journal = Journal::open(place.dir()).map_err(failed)?;
         self.archive = Archive::open(place.dir()).map_err(failed)?;
-        let lost = self.recover(&trees, false)?;
+        let lost = self.recover(&trees, false, checked.before)?;
         self.settle_recovered(&trees)?;
         *engine = Engine::Open(trees);
         drop(engine);

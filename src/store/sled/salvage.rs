@@ -6,6 +6,7 @@ use std::path::Path;
 use ::sled::{IVec, Tree};
 
 use super::super::error::StoreError;
+use super::packs::{parse_day, parse_link, parse_pack};
 use super::rows::parse_row;
 use super::trees::{Counts, Position, Trees, guarded};
 
@@ -19,11 +20,18 @@ impl Trees {
         damaged: &Self,
         aside: &Path,
     ) -> Result<Counts, StoreError> {
-        for (from, to) in [(&damaged.blobs, &self.blobs), (&damaged.links, &self.links)] {
-            copy_readable((from, aside), |key, value| {
-                guarded(path, || to.insert(key, value).map(drop))
-            })?;
-        }
+        copy_readable((&damaged.blobs, aside), |key, value| {
+            guarded(path, || self.blobs.insert(key, value).map(drop))
+        })?;
+        // Each link is put anew, because what is left of a pack may reach into another.
+        copy_readable((&damaged.packs, aside), |_, value| {
+            parse_pack(value).try_for_each(|(link, day)| self.put_link(path, &link, day).map(drop))
+        })?;
+        copy_readable((&damaged.links, aside), |key, value| {
+            parse_link(key).map_or(Ok(()), |link| {
+                self.put_link(path, &link, parse_day(value)).map(drop)
+            })
+        })?;
         // Each row is put anew, so that the two trees of rows agree.
         copy_readable((&damaged.rows, aside), |key, value| {
             parse_row(key, value).map_or(Ok(()), |row| self.put_row(path, &row).map(drop))

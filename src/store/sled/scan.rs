@@ -9,8 +9,9 @@ use ::sled::Tree;
 
 use super::super::error::StoreError;
 use super::chunks::{AGE_NUMBER, BlobAtHand, ReadBlob, chunk_key};
+use super::packs::{PACK_LINKS, parse_day, parse_link};
 use super::rows::parse_row;
-use super::trees::{Checked, Counts, Trees, guarded, parse_link};
+use super::trees::{Checked, Counts, Trees, guarded};
 use super::writes::Writes;
 
 /// How many entries a part has at most, however small they are.
@@ -39,6 +40,7 @@ enum Section {
     #[default]
     Blobs,
     Links,
+    Packs,
     Rows,
     End,
 }
@@ -47,7 +49,8 @@ impl Section {
     fn next(self) -> Self {
         match self {
             Self::Blobs => Self::Links,
-            Self::Links => Self::Rows,
+            Self::Links => Self::Packs,
+            Self::Packs => Self::Rows,
             Self::Rows | Self::End => Self::End,
         }
     }
@@ -67,9 +70,10 @@ impl Trees {
             let more = match cursor.section {
                 Section::Blobs => self.blob_part(path, cursor, most, &mut part)?,
                 Section::Links => self.entries(path, &self.links, cursor, |key, value| {
-                    let day = value.try_into().map_or(0, u16::from_be_bytes);
+                    let day = parse_day(value);
                     part.links.extend(parse_link(key).map(|link| (link, day)));
                 })?,
+                Section::Packs => self.pack_part(path, cursor, &mut part)?,
                 Section::Rows => self.entries(path, &self.rows, cursor, |key, value| {
                     part.rows.extend(parse_row(key, value));
                 })?,
@@ -111,6 +115,24 @@ impl Trees {
         Ok(false)
     }
 
+    /// Reads the links of some packs. Returns whether there may be more.
+    fn pack_part(
+        &self,
+        path: &Path,
+        cursor: &mut Cursor,
+        part: &mut Writes,
+    ) -> Result<bool, StoreError> {
+        let mut packs = self.packs_after(cursor.last.as_deref());
+        for _ in 0..PART_ENTRIES / PACK_LINKS {
+            let Some(pack) = guarded(path, || packs.next().transpose())? else {
+                return Ok(false);
+            };
+            part.links.extend(pack.links());
+            cursor.last = Some(pack.key.to_vec());
+        }
+        Ok(true)
+    }
+
     /// Reads some entries of a tree. Returns whether there may be more.
     fn entries(
         &self,
@@ -148,24 +170,26 @@ impl Trees {
                 met.links += 1;
                 read += 1;
             }
+            let mut packs = self.packs_after(None);
+            for pack in packs.by_ref().take(limit) {
+                met.links += pack?.len() as u64;
+                read += 1;
+            }
             for entry in rows.by_ref().take(limit) {
                 entry?;
                 met.rows += 1;
                 read += 1;
             }
-            let mut left = entries
-                .next()
-                .into_iter()
-                .chain(links.next())
-                .chain(rows.next());
-            Ok((met, read, left.next().is_none()))
+            let left = [entries.next(), links.next(), rows.next()];
+            let all = left.iter().all(Option::is_none) && packs.next().is_none();
+            Ok((met, read, all))
         })?;
         let counted = self.position(path)?.counts;
         if !all {
             return Ok(Checked {
                 counts: counted,
-                counted: false,
                 read,
+                ..Checked::default()
             });
         }
         // There may be more than was noted, because counts are noted after the entries. There can't
@@ -183,6 +207,7 @@ impl Trees {
             counts: met,
             counted: true,
             read,
+            ..Checked::default()
         })
     }
 }

@@ -13,6 +13,7 @@ use super::super::settings::StoreSettings;
 use super::super::ticket::Ticket;
 use super::open::DataDirectory;
 use super::replace::SweepAsk;
+use super::snapshot::ArchiveAsk;
 use super::trees::Trees;
 use crate::model::Digest;
 
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     pub(super) archived: AtomicU64,
     /// Sweeps that somebody asked for.
     pub(super) asked: Mutex<Vec<SweepAsk>>,
+    /// Those who wait to be told up to where the archive has everything.
+    pub(super) archive_asked: Mutex<Vec<ArchiveAsk>>,
     pub(super) notes: Mutex<Vec<String>>,
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::error::StoreError;
 use super::super::files;
+use super::super::sealing::Seals;
 use super::super::settings::StoreSettings;
 use super::age::Age;
 use super::archive::Archive;
@@ -79,6 +80,7 @@ impl Sweep {
         }
         let place = DataDirectory::new(&self.shared.place.draft());
         let mut fresh = Fresh::make(place, &self.shared.settings)?;
+        fresh.erased = std::mem::take(&mut self.erased);
         let removed = self.copy(&mut fresh)?;
         let mut until = self.from;
         for _ in 0..LOOKS {
@@ -134,10 +136,10 @@ impl Sweep {
             let all = part.blobs.len();
             part.blobs.retain_mut(|(id, age, _)| {
                 *age = self.limits.resolve(*age);
-                self.limits.keeps(*age) && !self.erased.contains(id)
+                self.limits.keeps(*age) && !fresh.erased.contains(id)
             });
             removed += (all - part.blobs.len()) as u64;
-            fresh.put_young(part, &self.limits, &self.erased)
+            fresh.put_young(part, &self.limits)
         })?;
         Ok(removed)
     }
@@ -159,6 +161,11 @@ pub(super) struct Fresh {
     counts: Counts,
     /// About how many bytes its engine was handed since it was flushed.
     unflushed: usize,
+    seals: Seals,
+    /// Whether something is still sealed under another key, or not at all, because it is damaged.
+    stale: bool,
+    /// What goes whatever its age, even if it is named again meanwhile.
+    erased: HashSet<Digest>,
 }
 
 impl Fresh {
@@ -173,6 +180,11 @@ impl Fresh {
         place.prepare().map_err(place.error("creating"))?;
         let archive = Archive::begin(place.dir()).map_err(place.error("writing"))?;
         Self::with(place, archive, settings, Counts::default())
+    }
+
+    /// Whether all that it holds is sealed under the key of now, or open if there is none.
+    pub(super) fn is_sealed_anew(&self) -> bool {
+        !self.stale
     }
 
     fn with(
@@ -193,17 +205,15 @@ impl Fresh {
             archive,
             counts,
             unflushed: 0,
+            seals: settings.seals,
+            stale: false,
+            erased: HashSet::new(),
         })
     }
 
     /// Puts a part of the store that serves, whose blobs all stay, without the links and rows that
     /// do not.
-    fn put_young(
-        &mut self,
-        mut part: Writes,
-        limits: &Limits,
-        erased: &HashSet<Digest>,
-    ) -> Result<(), StoreError> {
+    fn put_young(&mut self, mut part: Writes, limits: &Limits) -> Result<(), StoreError> {
         let mut links = Vec::with_capacity(part.links.len());
         for (link, day) in std::mem::take(&mut part.links) {
             let blob = self.trees.age(self.place.engine(), &link.id)?;
@@ -213,32 +223,40 @@ impl Fresh {
         }
         let mut rows = Vec::with_capacity(part.rows.len());
         for row in std::mem::take(&mut part.rows) {
-            if !erased.contains(&row.session)
+            if !self.erased.contains(&row.session)
                 && self.trees.has_blob(self.place.engine(), &row.id)?
             {
                 rows.push(row);
             }
         }
-        self.put(&Writes {
+        self.put(Writes {
             links,
             rows,
             ..part
         })
     }
 
-    fn put(&mut self, writes: &Writes) -> Result<(), StoreError> {
+    fn put(&mut self, mut writes: Writes) -> Result<(), StoreError> {
         if writes.is_empty() {
             return Ok(());
         }
+        for (id, _, stored) in &mut writes.blobs {
+            match self.seals.renew(id, stored) {
+                Ok(Some(renewed)) => *stored = renewed.into(),
+                Ok(None) => {}
+                // It is copied as it is. Readers tell that it is damaged.
+                Err(_) => self.stale = true,
+            }
+        }
         let engine = self.place.engine();
-        self.trees.put(engine, writes, &mut self.counts)?;
+        self.trees.put(engine, &writes, &mut self.counts)?;
         // The engine uses the room of what it replaced again only after a flush.
         self.unflushed += writes.size();
         if self.unflushed >= FLUSH_BYTES {
             self.trees.sync(engine)?;
             self.unflushed = 0;
         }
-        let written = self.archive.write(&Stamp::default(), writes);
+        let written = self.archive.write(&Stamp::default(), &writes);
         written.map_err(self.place.error("writing the archive in"))
     }
 
@@ -255,19 +273,24 @@ impl Fresh {
         let mut lacking = HashSet::new();
         while let Some(found) = entries.next().map_err(failed)? {
             go_on()?;
-            let Scanned::Whole(_, group) = found else {
+            let Scanned::Whole(_, group, _) = found else {
                 // What is damaged here is still whole in the engine that serves.
                 return Err(StoreError::Corrupt {
                     detail: "the archive is damaged".to_owned(),
                 });
             };
-            for writes in group {
+            for mut writes in group {
+                // Whoever names it again goes without it.
+                writes.named.retain(|(id, _)| !self.erased.contains(id));
+                writes
+                    .links
+                    .retain(|(link, _)| !self.erased.contains(&link.id));
                 for (id, age) in &writes.named {
                     if self.rescue(shared, id, *age)? {
                         lacking.insert(*id);
                     }
                 }
-                self.put(&writes)?;
+                self.put(writes)?;
             }
         }
         if lacking.is_empty() {
@@ -284,7 +307,7 @@ impl Fresh {
         let Some((stored, behind)) = shared.read(|trees, path| trees.stored(path, id))? else {
             return Ok(false);
         };
-        self.put(&Writes {
+        self.put(Writes {
             blobs: vec![(*id, behind.with(age), stored)],
             ..Writes::default()
         })?;
@@ -303,7 +326,7 @@ impl Fresh {
         {
             part.links.retain(|(link, _)| lacking.contains(&link.id));
             part.rows.retain(|row| lacking.contains(&row.id));
-            self.put(&part)?;
+            self.put(part)?;
         }
         Ok(())
     }
@@ -315,7 +338,13 @@ impl Fresh {
         self.trees.sync(&engine)?;
         self.archive.sync().map_err(self.place.error("syncing"))?;
         self.trees.shut(&engine)?;
-        Self::with(self.place, self.archive, settings, self.counts)
+        let (stale, erased) = (self.stale, self.erased);
+        let fresh = Self::with(self.place, self.archive, settings, self.counts)?;
+        Ok(Self {
+            stale,
+            erased,
+            ..fresh
+        })
     }
 
     /// Closes it with everything on the disk, up to a group. It can then take its place.

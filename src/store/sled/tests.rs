@@ -14,6 +14,8 @@ use crate::model::blob_id;
 
 mod damage;
 mod retention;
+mod sealed;
+mod snapshots;
 
 const TASK: &str = "PLIMSOLL_TEST_STORE_TASK";
 const DIR: &str = "PLIMSOLL_TEST_STORE_DIR";
@@ -155,8 +157,10 @@ fn child() {
     let dir = PathBuf::from(std::env::var(DIR).unwrap());
     let from: u64 = std::env::var(FROM).unwrap().parse().unwrap();
     match task.as_str() {
-        "commit" => child_commits(&dir, from),
+        "commit" => child_commits(&open(&dir).store, from),
+        "commit-sealed" => sealed::child_commits_sealed(&dir, from),
         "probe" => child_probes(&dir, from),
+        "snapshots" => snapshots::child_makes_snapshots(&dir, from),
         "hold" => child_holds(&dir),
         "fill" => child_fills(&dir),
         "sweep" => retention::child_sweeps(&dir, from),
@@ -167,8 +171,7 @@ fn child() {
 }
 
 /// Commits for ever, eight batches in flight, and says which were acknowledged.
-fn child_commits(dir: &Path, from: u64) {
-    let store = open(dir).store;
+fn child_commits(store: &Store, from: u64) {
     let mut out = std::io::stdout();
     for first in (from..).step_by(8) {
         let tickets: Vec<_> = (first..first + 8)
@@ -483,7 +486,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     open(dir.path()).store.close().unwrap();
     tamper(dir.path(), "meta", "format", &[7]);
     let error = Store::open(&config(dir.path())).err().unwrap();
-    assert_eq!(error, StoreError::Format { found: 7, known: 3 });
+    assert_eq!(error, StoreError::Format { found: 7, known: 4 });
     assert!(dir.path().join("sled").exists());
 }
 
@@ -495,7 +498,8 @@ fn a_blob_that_is_not_what_its_id_says_is_absent_until_it_is_committed_again() {
     let id = batch.blobs[0].0;
     wait(store.commit(batch.clone())).unwrap();
     store.close().unwrap();
-    let wrong = codec::Encoder::new().unwrap().encode(b"wrong").unwrap();
+    let mut encoder = codec::Encoder::new(Seals::default()).unwrap();
+    let wrong = encoder.encode(&id, b"wrong").unwrap();
     let key = [&id.as_bytes()[..], &[0; 4]].concat();
     tamper(dir.path(), "blobs", &key, &wrong);
     let store = open(dir.path()).store;

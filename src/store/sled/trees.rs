@@ -4,15 +4,15 @@
 //!
 //! * `blobs`: see [`super::chunks`]. The engine puts a page of more than a quarter of a segment into
 //!   a file of its own, which it never syncs. Chunks of this size never make such a page.
-//! * `links`: `key ‖ turn (u32, big-endian) ‖ id` leads to the day on which it was last written (u16,
-//!   big-endian, counted from 1970), and in older formats to nothing.
+//! * `packs` and `links`: see [`super::packs`].
 //! * `rows` and `newest`: see [`super::rows`].
 //! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
 //!   blobs and links there are, the last group of writes, the lengths of the archive and of the log
 //!   at that time, and how many rows there are. `since` leads to the day from which the age of what
-//!   has no day is counted: that on which a version that notes days first opened the store. Format 2
-//!   had no days and no rows, and format 1 only the first two counts. This version reads all of them
-//!   and writes format 3.
+//!   has no day is counted: that on which a version that notes days first opened the store. Format 3
+//!   had neither packs nor sealed values, format 2 no days and no rows either, and format 1 only the
+//!   first two counts. This version reads all of them and writes format 4, which versions before that
+//!   refuse.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,9 +24,9 @@ use bytes::Bytes;
 
 use crate::model::{Digest, blob_id};
 
-use super::super::batch::{Link, MEMBERS};
 use super::super::codec::{self, CodecError};
 use super::super::error::StoreError;
+use super::super::sealing::Seals;
 use super::super::settings::StoreSettings;
 use super::age::Age;
 use super::chunks::{AGE_NUMBER, chunk_key, chunks};
@@ -36,9 +36,13 @@ pub(super) const SEGMENT_BYTES: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK_BYTES: usize = 6 << 10;
 /// The format that this version writes.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 /// The formats before it, which it reads.
-const OLDER_FORMATS: [u8; 2] = [1, 2];
+const OLDER_FORMATS: [u8; 3] = [1, 2, 3];
+/// The last format that did not note days.
+const DAYLESS: u8 = 2;
+/// After so many writes to a page the engine writes it anew.
+const PAGE_WRITES: u8 = 11;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -74,6 +78,9 @@ pub(super) struct Checked {
     pub(super) counted: bool,
     /// How many entries were read.
     pub(super) read: u64,
+    /// What a damaged engine held, if this one was made from what was left of it: nothing if neither
+    /// its own account nor the last stop says how much.
+    pub(super) before: Option<Position>,
 }
 
 /// A blob as it was found.
@@ -95,18 +102,10 @@ pub(super) struct PutBlob {
     pub(super) named: bool,
 }
 
-/// What was done to put a link.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PutLink {
-    /// It was not stored.
-    pub(super) new: bool,
-    /// It was written, perhaps only with a later day.
-    pub(super) wrote: bool,
-}
-
 /// The open engine.
 pub(super) struct Trees {
     pub(super) blobs: Tree,
+    pub(super) packs: Tree,
     pub(super) links: Tree,
     pub(super) rows: Tree,
     pub(super) newest: Tree,
@@ -115,6 +114,8 @@ pub(super) struct Trees {
     /// the disk.
     log: File,
     db: Db,
+    /// The keys under which values are sealed.
+    seals: Seals,
 }
 
 /// Runs code of the engine. Its panics, and its errors about damaged data, become
@@ -173,12 +174,14 @@ impl Trees {
             .map_err(|error| StoreError::io("opening", &log, &error))?;
         let trees = Self {
             blobs: tree("blobs")?,
+            packs: tree("packs")?,
             links: tree("links")?,
             rows: tree("rows")?,
             newest: tree("newest")?,
             meta: tree("meta")?,
             log,
             db,
+            seals: settings.seals.clone(),
         };
         trees.check_format(path, settings.clock.today())?;
         Ok(trees)
@@ -188,7 +191,9 @@ impl Trees {
         let found = guarded(path, || self.meta.get("format"))?;
         match found.as_ref().and_then(|value| value.first()) {
             Some(&FORMAT) => Ok(()),
-            Some(found) if OLDER_FORMATS.contains(found) => self.put_format(path, today),
+            Some(found) if OLDER_FORMATS.contains(found) => {
+                self.put_format(path, (*found <= DAYLESS).then_some(today))
+            }
             // A newer version wrote it. What this version wrote into it might destroy it.
             Some(&found) => Err(StoreError::Format {
                 found,
@@ -200,13 +205,16 @@ impl Trees {
                     detail: "blobs without a format".to_owned(),
                 })
             }
-            None => self.put_format(path, today),
+            None => self.put_format(path, Some(today)),
         }
     }
 
-    fn put_format(&self, path: &Path, today: u16) -> Result<(), StoreError> {
+    /// Notes the format, and from which day on days are noted if they were not before.
+    fn put_format(&self, path: &Path, since: Option<u16>) -> Result<(), StoreError> {
         guarded(path, || {
-            self.meta.insert("since", &today.to_be_bytes())?;
+            if let Some(since) = since {
+                self.meta.insert("since", &since.to_be_bytes())?;
+            }
             self.meta.insert("format", &[FORMAT]).map(|_| ())
         })
     }
@@ -330,27 +338,13 @@ impl Trees {
         Ok(bytes.map(Age::read).unwrap_or_default())
     }
 
-    /// Writes a link, or its day if that is later.
-    pub(super) fn put_link(
-        &self,
-        path: &Path,
-        link: &Link,
-        day: u16,
-    ) -> Result<PutLink, StoreError> {
+    /// Lets the engine take a step towards giving room back: it moves a page out of a segment that
+    /// is mostly replaced, each time that it writes some page anew, and that is at every tenth write
+    /// to a page. Values that are written again and again, as packs are, would otherwise be replaced
+    /// faster than their room is used again.
+    pub(super) fn tidy(&self, path: &Path) -> Result<(), StoreError> {
         guarded(path, || {
-            let key = link_key(link);
-            let old = self.links.get(key)?;
-            let known = old
-                .as_ref()
-                .map(|day| (**day).try_into().map_or(0, u16::from_be_bytes));
-            let wrote = known.is_none_or(|known| known < day);
-            if wrote {
-                self.links.insert(key, &day.to_be_bytes())?;
-            }
-            Ok(PutLink {
-                new: known.is_none(),
-                wrote,
-            })
+            (0..PAGE_WRITES).try_for_each(|n| self.meta.insert("tidied", &[n]).map(drop))
         })
     }
 
@@ -375,44 +369,9 @@ impl Trees {
         })
     }
 
-    /// The first links of a key, in order.
-    pub(super) fn links(
-        &self,
-        path: &Path,
-        key: &Digest,
-    ) -> Result<Vec<(u32, Digest)>, StoreError> {
-        guarded(path, || {
-            let entries = self.links.scan_prefix(key.as_bytes());
-            entries
-                .map(|entry| entry.map(|(key, _)| key))
-                .filter_map(member)
-                .take(MEMBERS)
-                .collect()
-        })
-    }
-
-    /// Hands over the turn and the id of every link.
-    pub(super) fn each_member(
-        &self,
-        path: &Path,
-        mut each: impl FnMut((u32, Digest)),
-    ) -> Result<(), StoreError> {
-        guarded(path, || {
-            let keys = self.links.iter().keys();
-            keys.filter_map(member)
-                .try_for_each(|found| found.map(&mut each))
-        })
-    }
-
     /// Whether a blob is stored, judged by its first chunk.
     pub(super) fn has_blob(&self, path: &Path, id: &Digest) -> Result<bool, StoreError> {
         guarded(path, || self.blobs.contains_key(chunk_key(id, 0)))
-    }
-
-    /// The day of a link, if it is stored.
-    pub(super) fn link_day(&self, path: &Path, link: &Link) -> Result<Option<u16>, StoreError> {
-        let day = guarded(path, || self.links.get(link_key(link)))?;
-        Ok(day.map(|day| day[..].try_into().map_or(0, u16::from_be_bytes)))
     }
 
     /// Reads a blob and checks it against its id.
@@ -426,7 +385,7 @@ impl Trees {
             Err(StoreError::Codec(error)) => return unreadable(error),
             Err(error) => return Err(error),
         };
-        match codec::decode(&stored) {
+        match codec::decode(&self.seals, id, &stored) {
             Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
             Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
@@ -472,46 +431,9 @@ fn is_lock(error: &StoreError) -> bool {
 }
 
 fn unreadable(error: CodecError) -> Result<StoredBlob, StoreError> {
-    match error {
-        CodecError::Version(_) => Err(error.into()),
-        CodecError::TooLarge(_) | CodecError::Damaged | CodecError::Compressor => {
-            Ok(StoredBlob::Mismatch)
-        }
+    if error.is_damage() {
+        Ok(StoredBlob::Mismatch)
+    } else {
+        Err(error.into())
     }
-}
-
-pub(super) fn parse_link(key: &[u8]) -> Option<Link> {
-    let (of, rest) = key.split_first_chunk::<32>()?;
-    let (turn, rest) = rest.split_first_chunk::<4>()?;
-    let id = <[u8; 32]>::try_from(rest).ok()?;
-    Some(Link {
-        key: Digest(*of),
-        id: Digest(id),
-        turn: u32::from_be_bytes(*turn),
-    })
-}
-
-fn link_key(link: &Link) -> [u8; 68] {
-    let mut out = [0; 68];
-    let (key, rest) = out.split_at_mut(32);
-    let (turn, id) = rest.split_at_mut(4);
-    key.copy_from_slice(link.key.as_bytes());
-    turn.copy_from_slice(&link.turn.to_be_bytes());
-    id.copy_from_slice(link.id.as_bytes());
-    out
-}
-
-/// The turn and the id in the key of a link. `None` if the key has another length, because the
-/// store never writes one.
-fn member(
-    key: Result<::sled::IVec, ::sled::Error>,
-) -> Option<Result<(u32, Digest), ::sled::Error>> {
-    let key = match key {
-        Ok(key) => key,
-        Err(error) => return Some(Err(error)),
-    };
-    let (_, rest) = key.split_first_chunk::<32>()?;
-    let (turn, id) = rest.split_first_chunk::<4>()?;
-    let id = <[u8; 32]>::try_from(id).ok()?;
-    Some(Ok((u32::from_be_bytes(*turn), Digest(id))))
 }

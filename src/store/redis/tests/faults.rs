@@ -247,3 +247,60 @@ fn a_server_that_says_nothing_does_not_hide_the_others() {
     wait(store.commit(batch(1).0)).unwrap();
     assert!(has(&store, 1));
 }
+
+/// A walk goes on when its server was started again in the middle, where a cursor of before means
+/// something else.
+#[test]
+fn a_walk_leaves_nothing_out_when_its_server_is_started_again() {
+    if !are_here() {
+        return;
+    }
+    let mut server = RedisServer::start(&["--appendonly", "yes"]);
+    let store = open(&settings(&server.url()));
+    let batches = |seeds: std::ops::Range<u64>| seeds.map(|seed| noise(seed, 20));
+    for from in (0..12_000).step_by(1_000) {
+        let blobs = batches(from..from + 1_000).map(|bytes| (blob_id(&bytes), bytes));
+        let batch = Batch {
+            blobs: blobs.collect(),
+            ..Batch::default()
+        };
+        wait(store.commit(batch)).unwrap();
+    }
+    let Store::Redis(walked) = &store else {
+        unreachable!()
+    };
+    let mut met = HashSet::new();
+    let mut restarts = 0;
+    let walk = walked.each_answer('b', Keys::read_value, |id, _| {
+        met.insert(id);
+        if met.len() > 3_000 * (restarts + 1) && restarts < 2 {
+            server.kill();
+            server.restart();
+            restarts += 1;
+        }
+        Ok(())
+    });
+    walk.unwrap();
+    assert_eq!((met.len(), restarts), (12_000, 2));
+}
+
+/// A user that may not ask INFO is served by a cluster all the same.
+#[test]
+fn a_cluster_is_known_to_a_user_without_the_right_to_ask() {
+    if !are_here() {
+        return;
+    }
+    let cluster = RedisCluster::start();
+    let user = [
+        "ACL", "SETUSER", "narrow", "on", ">secret", "~*", "&*", "+@all", "-info",
+    ];
+    for node in &cluster.nodes {
+        assert!(node.cli(&user).contains("OK"));
+    }
+    let url = cluster.url().replace("redis://", "redis://narrow:secret@");
+    let store = open(&settings(&url));
+    for seed in 0..20 {
+        wait(store.commit(batch(seed).0)).unwrap();
+    }
+    assert!((0..20).all(|seed| has(&store, seed)));
+}

@@ -50,15 +50,16 @@ fn stamp(group: u64) -> Stamp {
     }
 }
 
-/// The groups that are read whole, and the last of which there is a trace.
-fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Writes>)>, u64) {
+/// The groups that are read whole, of entries in this form, and the last of which there is a trace.
+fn read_as(bytes: &[u8], form: Form) -> (Vec<(u64, Vec<Writes>)>, u64) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     let mut reader = EntryReader::new(&file, 0).unwrap();
     let (mut whole, mut top) = (Vec::new(), 0);
     while let Some(found) = reader.next().unwrap() {
         let met = match found {
-            Scanned::Whole(met, batches) => {
+            Scanned::Whole(met, batches, found) => {
+                assert_eq!(found, form);
                 whole.push((met.last, batches));
                 met
             }
@@ -70,17 +71,25 @@ fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Writes>)>, u64) {
     (whole, top)
 }
 
+fn read(bytes: &[u8]) -> (Vec<(u64, Vec<Writes>)>, u64) {
+    read_as(bytes, Form::Usual)
+}
+
 fn file(groups: &[(u64, Vec<Writes>)]) -> Vec<u8> {
+    file_as(groups, Form::Usual)
+}
+
+fn file_as(groups: &[(u64, Vec<Writes>)], form: Form) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, group) in groups {
         let at = bytes.len() as u64;
-        bytes.extend(seal(at, usize::MAX, &stamp(*number), group).unwrap());
+        bytes.extend(entry(at, usize::MAX, &stamp(*number), (group, form)).unwrap());
     }
     bytes
 }
 
 #[test]
-fn what_was_sealed_is_read_again_and_only_at_its_place() {
+fn what_was_written_is_read_again_and_only_at_its_place() {
     let groups = [
         (1, vec![writes(1, 700), writes(2, 0)]),
         (2, vec![writes(3, 90_000)]),
@@ -88,6 +97,8 @@ fn what_was_sealed_is_read_again_and_only_at_its_place() {
     ];
     let bytes = file(&groups);
     assert_eq!(read(&bytes), (groups.to_vec(), 3));
+    let stored = file_as(&groups, Form::Stored);
+    assert_eq!(read_as(&stored, Form::Stored), (groups.to_vec(), 3));
     let moved = [&[0][..], &bytes].concat();
     assert_eq!(read(&moved), (vec![], 0));
     assert_eq!(read(&[]), (vec![], 0));
@@ -96,9 +107,10 @@ fn what_was_sealed_is_read_again_and_only_at_its_place() {
 #[test]
 fn an_entry_takes_the_room_that_it_says_or_none() {
     let group = [writes(1, 500)];
-    let length = seal(0, usize::MAX, &stamp(1), &group).unwrap().len();
-    assert!(seal(0, length, &stamp(1), &group).is_some());
-    assert!(seal(0, length - 1, &stamp(1), &group).is_none());
+    let entry = |room| entry(0, room, &stamp(1), (&group, Form::Usual));
+    let length = entry(usize::MAX).unwrap().len();
+    assert!(entry(length).is_some());
+    assert!(entry(length - 1).is_none());
 }
 
 #[test]

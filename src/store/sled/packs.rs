@@ -1,0 +1,287 @@
+//! How links lie in the engine: up to eight of them in one value. The engine keeps some hundred bytes
+//! in memory for each page, in the cache or not, and a page has at most sixteen entries. With a link
+//! for each entry there would be six times as many pages of links. Owns both trees of links. Never looks at
+//! the blobs that links lead to.
+//!
+//! * `packs`: a pack is `key ‖ turn (u32, big-endian) ‖ id ‖ day (u16, big-endian)` for each of its
+//!   links, in their order. The day is that on which the link was last written, counted from 1970.
+//!   Its own key is as short as tells it from all links before it. The key of the first pack is one
+//!   zero.
+//! * `links`: `key ‖ turn ‖ id` leads to the day, and in the oldest format to nothing. Formats before
+//!   4 had each link there. Such links stay where they are until a sweep makes a copy; no new one is
+//!   put there.
+//!
+//! A pack that is full is split: the upper half is written first. If the lower half is lost to a
+//! kill, the links of the upper half stand in both, and so a pack counts only up to the key of the
+//! next one.
+
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::path::Path;
+
+use ::sled::IVec;
+
+use super::super::batch::{Link, MEMBERS};
+use super::super::error::StoreError;
+use super::trees::{Trees, guarded};
+use crate::model::Digest;
+
+/// How many links a pack has at most. A pack is written anew for each link, so with sixteen of them
+/// the log was twice as long, and resident memory no less.
+pub(super) const PACK_LINKS: usize = 8;
+const KEY_BYTES: usize = 68;
+const ENTRY_BYTES: usize = KEY_BYTES + 2;
+/// The key of the first pack. No link is before it.
+const FIRST_PACK: [u8; 1] = [0];
+
+/// A link as it stands in a pack.
+type Entry = [u8; ENTRY_BYTES];
+
+/// What was done to put a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PutLink {
+    /// It was not stored.
+    pub(super) new: bool,
+    /// It was written, perhaps only with a later day.
+    pub(super) wrote: bool,
+}
+
+/// Links that stand together.
+pub(super) struct Pack {
+    pub(super) key: IVec,
+    value: IVec,
+    /// How many of the entries count.
+    count: usize,
+}
+
+impl Pack {
+    fn new((key, value): (IVec, IVec), next: Option<&[u8]>) -> Self {
+        let entries = value.as_chunks::<ENTRY_BYTES>().0;
+        let before = |next: &[u8]| entries.partition_point(|entry| &entry[..] < next);
+        let count = next.map_or(entries.len(), before);
+        Self { key, value, count }
+    }
+
+    fn entries(&self) -> &[Entry] {
+        let entries = self.value.as_chunks::<ENTRY_BYTES>().0;
+        entries.get(..self.count).unwrap_or(entries)
+    }
+
+    /// How many links it has.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Its links, each with its day.
+    pub(super) fn links(&self) -> impl Iterator<Item = (Link, u16)> {
+        self.entries().iter().filter_map(parse_entry)
+    }
+}
+
+/// Packs in their order.
+pub(super) struct Packs(Peekable<::sled::Iter>);
+
+impl Iterator for Packs {
+    type Item = Result<Pack, ::sled::Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = match self.0.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
+        // An error is met again with the next pack.
+        let next = self.0.peek().and_then(|next| next.as_ref().ok());
+        Some(Ok(Pack::new(entry, next.map(|(key, _)| &**key))))
+    }
+}
+
+impl Trees {
+    /// All packs behind a key, or all of them.
+    pub(super) fn packs_after(&self, last: Option<&[u8]>) -> Packs {
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (start, Bound::Unbounded);
+        Packs(self.packs.range::<&[u8], _>(range).peekable())
+    }
+
+    /// The pack in which a link stands, or would stand. `None` if there is no pack before it.
+    fn pack_of(&self, link: &[u8]) -> Result<Option<Pack>, ::sled::Error> {
+        let mut before = self.packs.range(..=link);
+        let Some(found) = before.next_back().transpose()? else {
+            return Ok(None);
+        };
+        let behind = (Bound::Excluded(&found.0[..]), Bound::Unbounded);
+        let next = self.packs.range::<&[u8], _>(behind).next().transpose()?;
+        Ok(Some(Pack::new(found, next.as_ref().map(|(key, _)| &**key))))
+    }
+
+    /// Writes a link, or its day if that is later.
+    pub(super) fn put_link(
+        &self,
+        path: &Path,
+        link: &Link,
+        day: u16,
+    ) -> Result<PutLink, StoreError> {
+        let key = link_key(link);
+        guarded(path, || {
+            if let Some(known) = self.links.get(key)? {
+                let wrote = parse_day(&known) < day;
+                if wrote {
+                    self.links.insert(key, &day.to_be_bytes())?;
+                }
+                return Ok(PutLink { new: false, wrote });
+            }
+            let entry = entry(&key, day);
+            let put = |new| PutLink { new, wrote: true };
+            let Some(pack) = self.pack_of(&key)? else {
+                self.packs.insert(FIRST_PACK, &entry[..])?;
+                return Ok(put(true));
+            };
+            let mut entries = pack.entries().to_vec();
+            let place = entries.binary_search_by(|entry| entry[..KEY_BYTES].cmp(&key));
+            match place {
+                Ok(at) => match entries.get_mut(at) {
+                    Some(known) if parse_day(&known[KEY_BYTES..]) < day => *known = entry,
+                    _ => return Ok(PutLink::default()),
+                },
+                Err(at) => entries.insert(at, entry),
+            }
+            if entries.len() > PACK_LINKS {
+                let upper = entries.split_off(entries.len() / 2);
+                if let (Some(last), Some(first)) = (entries.last(), upper.first()) {
+                    let key = shortest_between(last, first);
+                    self.packs.insert(key, upper.as_flattened())?;
+                }
+            }
+            self.packs.insert(&pack.key, entries.as_flattened())?;
+            Ok(put(place.is_err()))
+        })
+    }
+
+    /// The first links of a key, in order.
+    pub(super) fn links(
+        &self,
+        path: &Path,
+        key: &Digest,
+    ) -> Result<Vec<(u32, Digest)>, StoreError> {
+        let of = key.as_bytes();
+        guarded(path, || {
+            let mut members = Vec::new();
+            for entry in self.links.scan_prefix(of).take(MEMBERS) {
+                members.extend(parse_link(&entry?.0).map(|link| (link.turn, link.id)));
+            }
+            let before = self.packs.range(..=&of[..]).next_back().transpose()?;
+            let start = before.map_or_else(|| IVec::from(&FIRST_PACK), |(key, _)| key);
+            let mut left = MEMBERS;
+            for pack in Packs(self.packs.range(start..).peekable()) {
+                let pack = pack?;
+                if left == 0 || (*pack.key > of[..] && !pack.key.starts_with(of)) {
+                    break;
+                }
+                let found = pack.links().filter(|(link, _)| link.key == *key);
+                let found = found.take(left).map(|(link, _)| (link.turn, link.id));
+                let had = members.len();
+                members.extend(found);
+                left -= members.len() - had;
+            }
+            members.sort_unstable();
+            members.truncate(MEMBERS);
+            Ok(members)
+        })
+    }
+
+    /// Hands over the turn and the id of every link.
+    pub(super) fn each_member(
+        &self,
+        path: &Path,
+        mut each: impl FnMut((u32, Digest)),
+    ) -> Result<(), StoreError> {
+        guarded(path, || {
+            for pack in self.packs_after(None) {
+                let pack = pack?;
+                let links = pack.links();
+                links.for_each(|(link, _)| each((link.turn, link.id)));
+            }
+            for entry in &self.links {
+                if let Some(link) = parse_link(&entry?.0) {
+                    each((link.turn, link.id));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The day of a link, if it is stored.
+    pub(super) fn link_day(&self, path: &Path, link: &Link) -> Result<Option<u16>, StoreError> {
+        let key = link_key(link);
+        guarded(path, || {
+            if let Some(day) = self.links.get(key)? {
+                return Ok(Some(parse_day(&day)));
+            }
+            let pack = self.pack_of(&key)?;
+            let found = pack.as_ref().and_then(|pack| {
+                let entries = pack.entries();
+                let at = entries.binary_search_by(|entry| entry[..KEY_BYTES].cmp(&key));
+                entries.get(at.ok()?)
+            });
+            Ok(found.map(|entry| parse_day(&entry[KEY_BYTES..])))
+        })
+    }
+}
+
+/// All links of a value, whether or not they count.
+pub(super) fn parse_pack(value: &[u8]) -> impl Iterator<Item = (Link, u16)> {
+    value
+        .as_chunks::<ENTRY_BYTES>()
+        .0
+        .iter()
+        .filter_map(parse_entry)
+}
+
+pub(super) fn parse_link(key: &[u8]) -> Option<Link> {
+    let (of, rest) = key.split_first_chunk::<32>()?;
+    let (turn, rest) = rest.split_first_chunk::<4>()?;
+    let id = <[u8; 32]>::try_from(rest).ok()?;
+    Some(Link {
+        key: Digest(*of),
+        id: Digest(id),
+        turn: u32::from_be_bytes(*turn),
+    })
+}
+
+/// A day as it stands behind a link. 0 where there is none.
+pub(super) fn parse_day(bytes: &[u8]) -> u16 {
+    bytes.try_into().map_or(0, u16::from_be_bytes)
+}
+
+fn parse_entry(entry: &Entry) -> Option<(Link, u16)> {
+    let (key, day) = entry.split_at(KEY_BYTES);
+    Some((parse_link(key)?, parse_day(day)))
+}
+
+fn link_key(link: &Link) -> [u8; KEY_BYTES] {
+    let mut out = [0; KEY_BYTES];
+    let (key, rest) = out.split_at_mut(32);
+    let (turn, id) = rest.split_at_mut(4);
+    key.copy_from_slice(link.key.as_bytes());
+    turn.copy_from_slice(&link.turn.to_be_bytes());
+    id.copy_from_slice(link.id.as_bytes());
+    out
+}
+
+fn entry(key: &[u8; KEY_BYTES], day: u16) -> Entry {
+    let mut out = [0; ENTRY_BYTES];
+    let (front, back) = out.split_at_mut(KEY_BYTES);
+    front.copy_from_slice(key);
+    back.copy_from_slice(&day.to_be_bytes());
+    out
+}
+
+/// The shortest key behind `last` that is not behind `first`.
+fn shortest_between<'a>(last: &Entry, first: &'a Entry) -> &'a [u8] {
+    let pairs = first.iter().zip(last);
+    let alike = pairs.take_while(|(first, last)| first == last).count();
+    first.get(..=alike).unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests;

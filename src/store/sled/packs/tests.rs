@@ -1,0 +1,128 @@
+//! Tests of `packs`: against a map, behind a split that was cut in two, and beside links that stand alone.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::super::super::settings::StoreSettings;
+use super::*;
+
+fn open(dir: &Path) -> Trees {
+    Trees::open(dir, &StoreSettings::default()).unwrap()
+}
+
+fn digest(number: u8) -> Digest {
+    Digest::of(&[&[number]])
+}
+
+fn link(key: u8, turn: u32, id: u8) -> Link {
+    Link {
+        key: digest(key),
+        id: digest(id),
+        turn,
+    }
+}
+
+/// All links as reading in parts finds them.
+fn all(trees: &Trees) -> Vec<(Link, u16)> {
+    let packs = trees.packs_after(None).map(Result::unwrap);
+    packs
+        .flat_map(|pack| pack.links().collect::<Vec<_>>())
+        .collect()
+}
+
+fn sorted(known: &BTreeMap<Link, u16>) -> Vec<(Link, u16)> {
+    let mut all: Vec<_> = known.iter().map(|(link, day)| (*link, *day)).collect();
+    all.sort_by_key(|(link, _)| link_key(link));
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn packs_hold_what_a_map_holds(
+        puts in prop::collection::vec((0u8..12, 0u32..30, 0u8..3, 1u16..4), 1..500),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let (trees, mut known) = (open(dir.path()), BTreeMap::<Link, u16>::new());
+        for (key, turn, id, day) in puts {
+            let link = link(key, turn, id);
+            let before = known.get(&link).copied();
+            let put = trees.put_link(dir.path(), &link, day).unwrap();
+            prop_assert_eq!((put.new, put.wrote), (before.is_none(), before.is_none_or(|before| before < day)));
+            known.insert(link, before.map_or(day, |before| before.max(day)));
+            prop_assert_eq!(trees.link_day(dir.path(), &link).unwrap(), known.get(&link).copied());
+        }
+        let most = trees.packs_after(None).map(|pack| pack.unwrap().len()).max();
+        prop_assert!(most <= Some(PACK_LINKS));
+        prop_assert_eq!(all(&trees), sorted(&known));
+        for key in 0..13 {
+            let mut members: Vec<_> = known.keys().filter(|link| link.key == digest(key)).map(|link| (link.turn, link.id)).collect();
+            members.sort_unstable();
+            prop_assert_eq!(trees.links(dir.path(), &digest(key)).unwrap(), members);
+        }
+    }
+}
+
+#[test]
+fn a_split_that_a_kill_cut_in_two_shows_no_link_twice_and_loses_none_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let trees = open(dir.path());
+    let mut known = BTreeMap::new();
+    let mut put = |number: u32| {
+        let link = link(1, number, 1);
+        assert!(trees.put_link(dir.path(), &link, 9).unwrap().new);
+        known.insert(link, 9);
+    };
+    (0..8).for_each(|number| put(number * 10));
+    let whole = trees.packs.get(FIRST_PACK).unwrap().unwrap();
+    put(1);
+    assert_eq!(trees.packs.len(), 2);
+    put(55);
+    put(65);
+    // The lower half was not written.
+    trees.packs.insert(FIRST_PACK, whole).unwrap();
+    known.remove(&link(1, 1, 1));
+    assert_eq!(all(&trees), sorted(&known));
+    assert_eq!(trees.links(dir.path(), &digest(1)).unwrap().len(), 10);
+    // The pack fills again beside what it shares, and is split again.
+    for number in [2, 3, 4, 5, 6, 7, 12, 13, 14] {
+        let link = link(1, number, 1);
+        assert!(trees.put_link(dir.path(), &link, 9).unwrap().new);
+        known.insert(link, 9);
+    }
+    assert_eq!(trees.packs.len(), 3);
+    assert_eq!(all(&trees), sorted(&known));
+    let day = |number| {
+        let link = link(1, number, 1);
+        trees.link_day(dir.path(), &link).unwrap()
+    };
+    assert_eq!((day(65), day(70), day(1)), (Some(9), Some(9), None));
+}
+
+#[test]
+fn a_link_that_was_stored_alone_is_found_and_not_put_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let trees = open(dir.path());
+    let old = link(1, 5, 1);
+    trees
+        .links
+        .insert(link_key(&old), &7u16.to_be_bytes())
+        .unwrap();
+    assert_eq!(trees.link_day(dir.path(), &old).unwrap(), Some(7));
+    for (day, wrote) in [(7, false), (8, true)] {
+        let put = trees.put_link(dir.path(), &old, day).unwrap();
+        assert_eq!((put.new, put.wrote), (false, wrote));
+    }
+    assert_eq!(trees.link_day(dir.path(), &old).unwrap(), Some(8));
+    assert!(trees.put_link(dir.path(), &link(1, 3, 1), 8).unwrap().new);
+    let members = trees.links(dir.path(), &digest(1)).unwrap();
+    assert_eq!(members, [(3, digest(1)), (5, digest(1))]);
+    assert_eq!(trees.packs.len(), 1);
+    let mut each = Vec::new();
+    trees
+        .each_member(dir.path(), |member| each.push(member))
+        .unwrap();
+    assert_eq!(each, members);
+}
