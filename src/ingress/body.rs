@@ -85,10 +85,7 @@ where
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > cap) {
-        // A client that sent `expect` has not begun to send. Reading would tell it to.
-        if !headers.contains_key(EXPECT) {
-            discard(body, cap).await;
-        }
+        turn_away(body, headers, cap).await;
         return Err(ProxyError::TooLarge { cap });
     }
     let announced = announced.unwrap_or(0);
@@ -141,6 +138,18 @@ where
         }
     }
     Ok(None)
+}
+
+/// Reads and drops the body of a request that is refused because of its headers. Many clients send the
+/// headers, then the body, and read only then: they would meet a closed connection, and no answer.
+pub(super) async fn turn_away<B>(body: B, headers: &HeaderMap, cap: usize)
+where
+    B: Body<Data = Bytes, Error = UploadFault> + Unpin,
+{
+    // A client that sent `expect` has not begun to send. Reading would tell it to.
+    if !headers.contains_key(EXPECT) {
+        discard(body, cap).await;
+    }
 }
 
 /// Reads on and drops what comes, within limits of time and bytes.

@@ -98,7 +98,7 @@ pub(super) async fn handle(
         return refuse(reporter, dialect, &ProxyError::Method);
     }
     if let Err(error) = edge.guard.admit(&request) {
-        return refuse(reporter, dialect, &error);
+        return turn_away(edge, request, reporter, &error).await;
     }
     // Credentials come before the limit, because each tenant has its own share of the places.
     let sources = &edge.settings.sources;
@@ -106,7 +106,7 @@ pub(super) async fn handle(
     let identity = auth::identity(&edge.tenant_key, &credential, peer);
     let Some(place) = edge.limit.enter(identity.tenant) else {
         let full = ProxyError::Overloaded(ServingLimit::Requests);
-        return refuse(reporter, dialect, &full);
+        return turn_away(edge, request, reporter, &full).await;
     };
     // The place is held until the last byte of the response, so it goes with the body.
     let flight = edge.app.metrics.in_flight();
@@ -164,6 +164,20 @@ async fn serve(
     })
 }
 
+/// Refuses a request before its body was looked at.
+async fn turn_away(
+    edge: &Edge,
+    request: Request<Incoming>,
+    reporter: Reporter,
+    error: &ProxyError,
+) -> Response<Body> {
+    let dialect = managed(&request).map(|(dialect, _)| dialect);
+    let (Parts { headers, .. }, body) = request.into_parts();
+    let body = Paced::new(body, edge.settings.pace);
+    body::turn_away(body, &headers, edge.settings.body_cap).await;
+    refuse(reporter, dialect, error)
+}
+
 fn refuse(reporter: Reporter, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
     reporter.refuse(error.status());
     errors::respond(dialect, error)
@@ -199,10 +213,17 @@ async fn admit(
     if coding == Coding::Unknown {
         return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
     }
-    let overrides = headers::overrides(&headers, &edge.app.settings)?;
-    let session = headers::session(&headers)?;
-    let agent = headers::agent(&headers).to_owned();
     let cap = edge.settings.body_cap;
+    let wishes = headers::overrides(&headers, &edge.app.settings)
+        .and_then(|overrides| Ok((overrides, headers::session(&headers)?)));
+    let (overrides, session) = match wishes {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            body::turn_away(body, &headers, cap).await;
+            return Err(error);
+        }
+    };
+    let agent = headers::agent(&headers).to_owned();
     // Both bodies are kept: the raw one is forwarded if management fails.
     let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
     let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);

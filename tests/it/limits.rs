@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
@@ -114,6 +115,39 @@ async fn a_client_that_writes_before_it_reads_gets_the_answer_and_no_reset() {
         "{}",
         String::from_utf8_lossy(&answer)
     );
+}
+
+/// Many clients send a request's head and its body in two writes, and read only then.
+#[tokio::test]
+async fn a_refusal_for_the_head_alone_waits_for_the_body() {
+    let proxy = Proxy::before(echo().await).await;
+    for (header, status) in [
+        ("x-plimsoll-budget: 12", 400),
+        ("x-plimsoll-mode: sometimes", 400),
+        ("origin: https://elsewhere.example", 403),
+    ] {
+        let body = r#"{"model":"m","messages":[]}"#;
+        let length = body.len();
+        let head = format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{header}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let next = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The answer could have been sent by then, and the connection closed.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream.write_all(next.as_bytes()).await.unwrap();
+        let mut answers = Vec::new();
+        soon(stream.read_to_end(&mut answers)).await.unwrap();
+        let answers = String::from_utf8_lossy(&answers);
+        let refused = format!("HTTP/1.1 {status}");
+        assert!(answers.starts_with(&refused), "{header}: {answers}");
+        assert!(
+            answers.contains("HTTP/1.1 200"),
+            "the connection goes on, {header}: {answers}"
+        );
+    }
 }
 
 #[tokio::test]
