@@ -153,7 +153,7 @@ where
 }
 
 /// Reads on and drops what comes, within limits of time and bytes.
-async fn discard<B>(mut body: B, cap: usize)
+pub(super) async fn discard<B>(mut body: B, cap: usize)
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
 {

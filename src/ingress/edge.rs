@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::header::UPGRADE;
+use http::header::{EXPECT, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -21,6 +21,7 @@ use super::detach;
 use super::errors;
 use super::headers;
 use super::inflate::Unpackers;
+use super::leftover::Leftover;
 use super::limit::{CountedBody, RequestLimit};
 use super::origin::OriginGuard;
 use super::pace::Paced;
@@ -205,15 +206,17 @@ async fn admit(
     let asked = detach::asked(uri.path_and_query().ok_or(ProxyError::Method)?);
     let headers = detach::headers(headers);
     drop(uri);
+    let cap = edge.settings.body_cap;
     let coding = Coding::of(&headers);
     let Some((dialect, purpose)) = managed else {
-        return Ok(Admitted::Forward(pass(method, asked, headers, body)));
+        return Ok(Admitted::Forward(pass(method, asked, headers, body, cap)));
     };
     // A body that can't be read is not held either: it is streamed like any other.
     if coding == Coding::Unknown {
-        return Ok(Admitted::Unreadable(pass(method, asked, headers, body)));
+        return Ok(Admitted::Unreadable(pass(
+            method, asked, headers, body, cap,
+        )));
     }
-    let cap = edge.settings.body_cap;
     let wishes = headers::overrides(&headers, &edge.app.settings)
         .and_then(|overrides| Ok((overrides, headers::session(&headers)?)));
     let (overrides, session) = match wishes {
@@ -248,12 +251,16 @@ fn pass(
     asked: PathAndQuery,
     headers: HeaderMap,
     body: Paced<Incoming>,
+    cap: usize,
 ) -> Untouched {
     // A body that is known to be empty can be sent again, a streamed one can't.
     let payload = if http_body::Body::is_end_stream(&body) {
         Payload::Whole(Rope::default())
-    } else {
+    } else if headers.contains_key(EXPECT) {
+        // The client sends nothing before it is told to, and reading would tell it.
         Payload::Streamed(body.boxed())
+    } else {
+        Payload::Streamed(Leftover::new(body, cap).boxed())
     };
     Untouched {
         method,

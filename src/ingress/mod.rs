@@ -21,6 +21,7 @@ mod edge;
 mod errors;
 mod headers;
 mod inflate;
+mod leftover;
 mod limit;
 mod origin;
 mod pace;

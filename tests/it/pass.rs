@@ -1,6 +1,7 @@
 //! What goes through goes through unchanged, both ways, as it comes.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
@@ -13,7 +14,10 @@ use tokio::sync::mpsc;
 
 use plimsoll::ingress::Hosts;
 
-use crate::support::{EMPTY, Proxy, channel_body, client, noise, padded, soon, talk, upstream};
+use crate::support::{
+    EMPTY, Proxy, channel_body, client, noise, padded, raw_upstream, read_head, soon, talk,
+    upstream,
+};
 
 /// What the upstream was asked last.
 type Seen = Arc<Mutex<Option<(Method, String, HeaderMap, Bytes)>>>;
@@ -395,4 +399,35 @@ async fn one_connection_serves_many_requests() {
             answer.push(soon(stream.read_u8()).await.unwrap());
         }
     }
+}
+
+/// A provider may refuse a request for its headers, and read the rest while the client still writes.
+#[tokio::test]
+async fn an_early_answer_reaches_a_client_that_still_writes() {
+    let upstream = raw_upstream(|mut stream| async move {
+        read_head(&mut stream).await;
+        let answer =
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        let _left = stream.read_to_end(&mut rest).await;
+    })
+    .await;
+    let proxy = Proxy::before(upstream).await;
+    let body = noise(8 << 20);
+    let head = format!(
+        "POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(proxy.addr).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for piece in body.chunks(1 << 20) {
+        soon(stream.write_all(piece)).await.unwrap();
+        // The answer has come through by then.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut answer = [0; 12];
+    soon(stream.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
 }
