@@ -71,9 +71,9 @@ impl Erasing {
         forget();
     }
 
-    /// Ends it. Turns of what was meant are recorded again if they begin from here on. Returns the
-    /// what was written meanwhile: some of its content may have been taken for content that only
-    /// erased sessions have, so it has to be written once more.
+    /// Ends it. Turns of what was meant are recorded again if they begin from here on. Returns what
+    /// was written meanwhile, which has to be written once more: some of its content may have been
+    /// taken for content that only erased sessions have.
     #[must_use]
     pub fn end(&self, forget: impl FnOnce()) -> Vec<Batch> {
         let mut erasures = self.0.write();
