@@ -83,6 +83,37 @@ pub fn look<T>(
     turn: Option<u32>,
     look: impl FnOnce(&Look<'_>) -> T,
 ) -> Result<Option<T>, ConsoleError> {
+    with_turn(app, known, |mut state, tools| {
+        state.marks = Arc::new(marks_at(&known.path, turn));
+        state.look_at(tools, look)
+    })
+}
+
+/// Looks at a session's texts under the marks that it had at each of some turns, in order. Nobody is called
+/// if there are no texts.
+#[cfg(feature = "lab")]
+pub fn look_at_turns(
+    app: &App,
+    known: &Known,
+    turns: &[u32],
+    mut each: impl FnMut(u32, &Look<'_>),
+) -> Result<(), ConsoleError> {
+    with_turn(app, known, |state, tools| {
+        let markings = turns.iter().map(|turn| marks_at(&known.path, Some(*turn)));
+        let mut turns = turns.iter();
+        state.look_under(tools, markings.map(Arc::new), &mut |look| {
+            turns.next().into_iter().for_each(|turn| each(*turn, look));
+        });
+    })?;
+    Ok(())
+}
+
+/// Makes a turn of a session's texts. None if there are no texts.
+fn with_turn<T>(
+    app: &App,
+    known: &Known,
+    then: impl FnOnce(TurnState, &HopContext<'_>) -> T,
+) -> Result<Option<T>, ConsoleError> {
     let readable = match TextSource::of(app, known) {
         TextSource::Withheld | TextSource::Nowhere => None,
         TextSource::Live => live(app, known),
@@ -106,16 +137,9 @@ pub fn look<T>(
     let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
         return Ok(None);
     };
-    let mut state = TurnState::new(
-        request,
-        shapes,
-        Vec::new(),
-        readable.path,
-        terms,
-        &tools.reader,
-    );
-    state.marks = Arc::new(marks_at(&known.path, turn));
-    Ok(Some(state.look_at(&tools as &HopContext<'_>, look)))
+    let path = readable.path;
+    let state = TurnState::new(request, shapes, Vec::new(), path, terms, &tools.reader);
+    Ok(Some(then(state, &tools)))
 }
 
 /// The marks that a session had at a turn, or has now.

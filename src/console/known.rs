@@ -142,6 +142,7 @@ pub fn find_row(
             "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
         return Err(ConsoleError::parameter(message));
     }
+    let is_whole = tenant.is_some_and(|tenant| Digest::parse_hex(tenant).is_some());
     let mut found: Vec<(SessionRow, bool)> = Vec::new();
     for watched in [false, true] {
         each_row(store(app, watched), &name, &mut |row| {
@@ -150,8 +151,12 @@ pub fn find_row(
             if row.session == name && fits && found.iter().all(other) {
                 found.push((row, watched));
             }
-            true
+            // Of a whole tenant there is no second one, and the newest stand first.
+            !is_whole || found.is_empty()
         })?;
+        if is_whole && !found.is_empty() {
+            break;
+        }
     }
     match found.len() {
         0 => Err(ConsoleError::unknown_session(&name)),

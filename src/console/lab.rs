@@ -1,7 +1,7 @@
 //! What the lab says of a session: what was needed later, by its anchors, and what the session would have
 //! come to under other lines. Owns what may be tried and how much. Never counts or plays by itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,16 +11,18 @@ use super::content::{self, TextSource};
 use super::error::ConsoleError;
 use super::known::Known;
 use super::needed::{How, Need, NeededLater};
-use super::story::Story;
+use super::story::{Story, StoryItem, StoryRole};
 use crate::commit::Floor;
-use crate::model::{Effect, ItemNo, Mark, ToolClass};
+use crate::model::{Dialect, Effect, ItemNo, Mark, ToolClass};
 use crate::pipeline::App;
 use crate::policy::Ladder;
-use crate::replay::anchors::Needs;
+use crate::replay::anchors::{Ask, Needs};
 use crate::replay::trace::{self, Trace};
 use crate::replay::{Lab, Options, Outcome, Pricing, TextPart};
+use crate::session::index::ItemIndex;
 use crate::tokens::Cost;
-use crate::turn::MIN_CEILING;
+use crate::turn::state::Look;
+use crate::turn::{Classes, MIN_CEILING};
 
 /// The most combinations of one question.
 const MOST_POINTS: usize = 64;
@@ -57,9 +59,17 @@ struct Played {
 
 /// Reads a session for the lab. None without its texts.
 fn played(app: &App, known: &Known, story: &Story) -> Result<Option<Played>, ConsoleError> {
-    let read = content::look(app, known, None, |look| build::all(look, story))?;
-    let Some(parts) = read else { return Ok(None) };
-    let meta = json!({"_meta": {"id": known.row.session, "model": known.row.model}});
+    let read = content::look(app, known, None, |look| {
+        let tools = look
+            .tools()
+            .and_then(|(dialect, tools)| chat_tools(dialect, &tools));
+        (build::all(look, story), tools)
+    })?;
+    let Some((parts, tools)) = read else {
+        return Ok(None);
+    };
+    let (id, model) = (&known.row.session, &known.row.model);
+    let meta = json!({"_meta": {"id": id, "model": model, "tools": tools}});
     let mut text = format!("{meta}\n");
     for message in build::chat(&parts) {
         text.push_str(&message.to_string());
@@ -70,6 +80,31 @@ fn played(app: &App, known: &Known, story: &Story) -> Result<Option<Played>, Con
     let trace = trace::parse(&known.row.session, &text);
     // A session without an answer has nothing to play.
     Ok(trace.ok().map(|trace| Played { trace, messages }))
+}
+
+/// A session's tools as Chat Completions has them, because the lab plays all sessions so. None if they can't
+/// be read.
+fn chat_tools(dialect: Dialect, tools: &str) -> Option<Value> {
+    let Value::Array(tools) = serde_json::from_str(tools).ok()? else {
+        return None;
+    };
+    let function = |mut tool: Value| {
+        let Some(fields) = tool.as_object_mut() else {
+            return tool;
+        };
+        if fields.contains_key("function") || !fields.contains_key("name") {
+            return tool;
+        }
+        fields.remove("type");
+        if let Some(schema) = fields.remove("input_schema") {
+            fields.insert("parameters".to_owned(), schema);
+        }
+        json!({"type": "function", "function": tool})
+    };
+    Some(match dialect {
+        Dialect::Chat => Value::Array(tools),
+        Dialect::Responses | Dialect::Messages => tools.into_iter().map(function).collect(),
+    })
 }
 
 /// The messages of a part, as [`build::chat`] writes them.
@@ -98,71 +133,212 @@ pub fn needed(app: &App, known: &Known) -> Result<Option<NeededLater>, ConsoleEr
     if !whole || played.messages.len() > MOST_MESSAGES {
         return Ok(None);
     }
-    let stubs = stubs(app, known)?;
     let needs = Needs::of(&played.trace);
-    let mut found: HashMap<ItemNo, Need> = HashMap::new();
-    let classes = &app.settings.settings(known.row.profile.as_deref()).classes;
+    let mut judged = Judged {
+        views: LeftViews::of(app, known, &story, &needs)?,
+        classes: &app.settings.settings(known.row.profile.as_deref()).classes,
+        story: &story,
+        played: &played,
+        needs: &needs,
+        found: HashMap::new(),
+    };
     for (at, ask) in needs.asks.iter().enumerate() {
-        let Some((turn, ..)) = played.messages.get(at) else {
+        if let Some((turn, ..)) = played.messages.get(at) {
+            judged.ask(at, *turn, ask);
+        }
+    }
+    let mut found = judged.found;
+    recalled(known, &mut found);
+    Ok(Some(NeededLater(found)))
+}
+
+/// What stood in a view in place of what was gone, from a turn on.
+#[derive(Default)]
+struct LeftView {
+    turn: u32,
+    /// Calls whose results are not shown as they came, and texts that are not.
+    texts: HashSet<ItemNo>,
+    /// Calls whose arguments are not shown as they came.
+    arguments: HashSet<ItemNo>,
+    /// Calls whose results are pointers to the same text.
+    pointing: HashSet<ItemNo>,
+    /// Needed strings of the texts of the proxy's own, by number.
+    strings: HashSet<u32>,
+}
+
+/// The views of a session, as far as they are not what the client sent.
+struct LeftViews {
+    /// In the order of their turns.
+    views: Vec<LeftView>,
+    /// Where hidden calls have each needed string: the turn, the call, and whether in its arguments.
+    hidden: HashMap<u32, Vec<(u32, ItemNo, bool)>>,
+}
+
+impl LeftViews {
+    fn of(app: &App, known: &Known, story: &Story, needs: &Needs) -> Result<Self, ConsoleError> {
+        let entries = known.path.entries.iter();
+        let moved =
+            entries.filter(|entry| entry.record.hops.iter().any(|hop| !hop.marks.is_empty()));
+        let turns: Vec<u32> = moved.map(|entry| entry.record.turn).collect();
+        let mut all = Self {
+            views: Vec::new(),
+            hidden: HashMap::new(),
+        };
+        content::look_at_turns(app, known, &turns, |turn, look| {
+            if all.views.is_empty() {
+                all.hidden = hidden(look, story, needs);
+            }
+            all.views.push(LeftView::of(turn, look, needs));
+        })?;
+        Ok(all)
+    }
+
+    /// The newest of them at a turn.
+    fn at(&self, turn: u32) -> Option<&LeftView> {
+        let before = self.views.partition_point(|view| view.turn <= turn);
+        self.views.get(before.checked_sub(1)?)
+    }
+}
+
+impl LeftView {
+    fn of(turn: u32, look: &Look<'_>, needs: &Needs) -> Self {
+        let (view, items) = (look.view(), &look.transcript().items);
+        let mut left = Self {
+            turn,
+            ..Self::default()
+        };
+        let number = |at: ItemIndex| items.get(at).map(|item| item.no);
+        for (at, note) in &view.notes().results {
+            left.texts.extend(number(*at));
+            left.strings
+                .extend(needs.strings_of(TextPart::Text, note.text()));
+        }
+        for (at, note) in &view.notes().arguments {
+            left.arguments.extend(number(*at));
+            left.strings
+                .extend(needs.strings_of(TextPart::Call(0), note.text()));
+        }
+        for (no, mark) in view.marks().iter() {
+            if mark == Mark::Removed {
+                left.texts.insert(no);
+                left.arguments.insert(no);
+            }
+        }
+        let pointers = view.marked().pointers().into_values().flatten();
+        left.pointing = pointers.filter_map(number).collect();
+        left
+    }
+}
+
+/// The places of hidden calls that have a needed string.
+fn hidden(look: &Look<'_>, story: &Story, needs: &Needs) -> HashMap<u32, Vec<(u32, ItemNo, bool)>> {
+    let mut found: HashMap<u32, Vec<(u32, ItemNo, bool)>> = HashMap::new();
+    for (at, item) in look.transcript().items.indexed() {
+        let told = story.numbered(item.no);
+        let Some(told) = told.filter(|told| told.role == StoryRole::Hidden) else {
             continue;
         };
-        let turn = *turn;
-        let gone = |no: ItemNo| {
-            let item = story.numbered(no)?;
-            (item.turn < turn && item.mark_at(turn) != Mark::Live).then_some(item)
-        };
+        let call = look.call(at);
+        let arguments = call.as_deref().and_then(|call| call.split_once(' '));
+        let arguments = arguments.map(|(_, text)| (TextPart::Call(0), text));
+        let result = look.original(at);
+        let result = result.as_deref().map(|text| (TextPart::Text, text));
+        for (part, text) in arguments.into_iter().chain(result) {
+            for string in needs.strings_of(part, text) {
+                let place = (told.turn, told.no, part != TextPart::Text);
+                found.entry(string).or_default().push(place);
+            }
+        }
+    }
+    found
+}
+
+/// A session whose needs are judged, answer by answer.
+struct Judged<'a> {
+    views: LeftViews,
+    classes: &'a Classes,
+    story: &'a Story,
+    played: &'a Played,
+    needs: &'a Needs,
+    found: HashMap<ItemNo, Need>,
+}
+
+impl<'a> Judged<'a> {
+    /// Notes what an answer needed of what was gone.
+    fn ask(&mut self, at: usize, turn: u32, ask: &Ask) {
         for again in &ask.again {
-            let item = played
-                .messages
-                .get(*again)
-                .and_then(|(_, no, _)| gone((*no)?));
-            if let Some(item) = item {
-                let class = item.tool.as_deref().map(|tool| classes.of(tool));
+            let item = self.item(*again, TextPart::Text);
+            let item = item.and_then(|no| self.gone(no, turn));
+            let points = |no: ItemNo| {
+                let view = self.views.at(turn);
+                view.is_some_and(|view| view.pointing.contains(&no))
+            };
+            if let Some(item) = item.filter(|item| !points(item.no)) {
+                let class = item.tool.as_deref().map(|tool| self.classes.of(tool));
                 let how = if class == Some(ToolClass::Read) {
                     How::ReadAgain
                 } else {
                     How::AskedAgain
                 };
-                note(
-                    &mut found,
-                    item.no,
-                    Need {
-                        how,
-                        turn,
-                        word: None,
-                    },
-                );
+                let (no, word) = (item.no, None);
+                note(&mut self.found, no, Need { how, turn, word });
             }
         }
+        let needs = self.needs;
         for string in &ask.strings {
-            let word = needs.string(*string);
-            let holders = needs.holders(*string, at);
-            let holders: Vec<ItemNo> = holders
-                .filter_map(|(message, part)| {
-                    let (_, text, calls) = played.messages.get(message)?;
-                    match part {
-                        TextPart::Text | TextPart::Reasoning => *text,
-                        TextPart::Call(place) => calls.get(place).copied(),
-                    }
-                })
-                .collect();
-            let shown = |no: &ItemNo| {
-                let whole = gone(*no).is_none();
-                whole || stubs.get(no).is_some_and(|stub| stub.contains(word))
-            };
-            let how = if holders.iter().any(shown) {
+            let how = if self.holds(*string, at, turn) {
                 How::Held
             } else {
                 How::Missed
             };
-            for item in holders.iter().filter_map(|no| gone(*no)) {
-                let word = Some(word.to_owned());
-                note(&mut found, item.no, Need { how, turn, word });
+            for (message, part) in needs.holders(*string, at) {
+                let item = self.item(message, part);
+                if let Some(item) = item.and_then(|no| self.gone(no, turn)) {
+                    let word = Some(needs.string(*string).to_owned());
+                    note(&mut self.found, item.no, Need { how, turn, word });
+                }
             }
         }
     }
-    recalled(known, &mut found);
-    Ok(Some(NeededLater(found)))
+
+    /// The item at a part of a message.
+    fn item(&self, message: usize, part: TextPart) -> Option<ItemNo> {
+        let (_, text, calls) = self.played.messages.get(message)?;
+        match part {
+            TextPart::Text | TextPart::Reasoning => *text,
+            TextPart::Call(place) => calls.get(place).copied(),
+        }
+    }
+
+    /// An item that a turn's view did not show as it came.
+    fn gone(&self, no: ItemNo, turn: u32) -> Option<&'a StoryItem> {
+        let item = self.story.numbered(no)?;
+        (item.turn < turn && item.mark_at(turn) != Mark::Live).then_some(item)
+    }
+
+    /// Whether a turn's view had a string of what was said before a message, in whatever place.
+    fn holds(&self, string: u32, at: usize, turn: u32) -> bool {
+        let Some(view) = self.views.at(turn) else {
+            return true;
+        };
+        let shows = |no: ItemNo, arguments: bool| {
+            let left = if arguments {
+                &view.arguments
+            } else {
+                &view.texts
+            };
+            !left.contains(&no)
+        };
+        let shown = |(message, part): (usize, TextPart)| {
+            let no = self.item(message, part);
+            no.is_none_or(|no| shows(no, matches!(part, TextPart::Call(_))))
+        };
+        let hidden = self.views.hidden.get(&string);
+        let mut hidden = hidden.into_iter().flatten();
+        view.strings.contains(&string)
+            || hidden.any(|(said, no, arguments)| *said < turn && shows(*no, *arguments))
+            || self.needs.holders(string, at).any(shown)
+    }
 }
 
 /// Notes a need. What was worst counts, and of equals the first.
@@ -171,16 +347,6 @@ fn note(found: &mut HashMap<ItemNo, Need>, no: ItemNo, need: Need) {
     if before.is_none_or(|before| before.how < need.how) {
         found.insert(no, need);
     }
-}
-
-/// What stands now in the place of items.
-fn stubs(app: &App, known: &Known) -> Result<HashMap<ItemNo, String>, ConsoleError> {
-    let read = content::look(app, known, None, |look| {
-        let items = look.transcript().items.indexed();
-        let stubs = items.filter_map(|(at, item)| Some((item.no, look.shown(at)?)));
-        stubs.collect()
-    })?;
-    Ok(read.unwrap_or_default())
 }
 
 /// Notes what the model recalled.

@@ -184,6 +184,21 @@ impl Needs {
         read.then_some(held)
     }
 
+    /// The needed strings of a text by number. Of arguments the values are read.
+    #[must_use]
+    pub fn strings_of(&self, part: TextPart, text: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut read = |text: &str| {
+            let known = strings(text).filter_map(|(_, string)| self.strings.get(string));
+            found.extend(known.copied());
+        };
+        match part {
+            TextPart::Call(_) => values(text, &mut read),
+            TextPart::Text | TextPart::Reasoning => read(text),
+        }
+        found
+    }
+
     fn line(&self, line: &str) -> Option<u32> {
         self.lines
             .get(&XxHash3_64::oneshot(line.as_bytes()))

@@ -30,6 +30,8 @@ pub struct PlayedSession<'a> {
     pub needs: Needs,
     /// The session's size in tokens.
     pub tokens: u64,
+    /// For each request the index of its answer among the session's messages.
+    pub answers: Vec<usize>,
 }
 
 /// The shapes of a session's messages.
@@ -105,6 +107,7 @@ pub fn watched<'a>(
     let mut clients: Vec<u32> = Vec::with_capacity(shapes.len());
     let mut body = Body::new(trace);
     let mut answers = 0;
+    let mut asked = Vec::new();
     for (at, (message, shape)) in trace.messages.iter().zip(&shapes).enumerate() {
         if message.role == Role::Assistant {
             let answer = answers;
@@ -140,6 +143,7 @@ pub fn watched<'a>(
                     let played = player.turn(&mut shared, &turn);
                     played.map_err(|cause| failed(trace, at, &cause))?;
                 }
+                asked.push(at);
                 each(at, &players);
             }
         }
@@ -151,6 +155,7 @@ pub fn watched<'a>(
         players,
         needs,
         tokens: size(&shapes),
+        answers: asked,
     })
 }
 

@@ -3,11 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::anchors::Needs;
-use super::drive;
-use super::message_text::TextPart;
+use super::drive::{self, PlayedSession};
+use super::later::{self, Later, LaterNeed};
 use super::player::{Followed, Passed, Player};
-use super::shown::{SentView, item};
+use super::shown::item;
 use super::trace::Trace;
 use super::{Contender, Lab, ReplayError};
 use crate::model::{ItemKind, ItemNo};
@@ -70,7 +69,7 @@ pub fn explain(lab: &Lab, trace: &Trace, asked: &str) -> Result<String, ExplainE
     }
     Ok(Story {
         player,
-        needs: &played.needs,
+        played: &played,
         item,
     }
     .tell())
@@ -93,7 +92,7 @@ fn called(item: &Item) -> String {
 
 struct Story<'a> {
     player: &'a Player<'a>,
-    needs: &'a Needs,
+    played: &'a PlayedSession<'a>,
     item: &'a Item,
 }
 
@@ -172,24 +171,21 @@ impl Story<'_> {
     /// Whether later calls missed something that it held, or made its call again.
     fn needed(&self) -> String {
         let mut lines = Vec::new();
-        for miss in &self.player.misses {
-            let places = self.needs.holders(miss.string, miss.at);
-            if places
-                .into_iter()
-                .any(|(message, part)| self.holds(message, part))
-            {
-                let how = if miss.named {
-                    "named in the view"
-                } else {
-                    "not named in the view"
-                };
-                let string = self.needs.string(miss.string);
-                lines.push(format!("  request {}: {string} ({how})", miss.request));
-            }
-        }
-        for (request, message) in &self.player.again {
-            if self.holds(*message, TextPart::Text) {
-                lines.push(format!("  request {request}: the same call was made again"));
+        let needs = later::needs(self.played, self.player);
+        for LaterNeed { request, how, .. } in needs.iter().filter(|one| one.item == self.item.no) {
+            match how {
+                Later::Held(_) => {}
+                Later::Missed { string, named } => {
+                    let how = if *named {
+                        "named in the view"
+                    } else {
+                        "not named in the view"
+                    };
+                    lines.push(format!("  request {request}: {string} ({how})"));
+                }
+                Later::Again => {
+                    lines.push(format!("  request {request}: the same call was made again"));
+                }
             }
         }
         if lines.is_empty() {
@@ -204,16 +200,6 @@ impl Story<'_> {
         }
         text.push('\n');
         text
-    }
-
-    fn holds(&self, message: usize, part: TextPart) -> bool {
-        let view = SentView {
-            pool: &super::sent::Pool::default(),
-            ids: &[],
-            transcript: &self.player.transcript,
-        };
-        view.item(message, part)
-            .is_some_and(|item| item.no == self.item.no && item.kind == self.item.kind)
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod explain;
 mod holdings;
 pub(crate) mod html;
 pub(crate) mod json;
+mod later;
 mod message_text;
 mod named;
 pub(crate) mod outcome;
@@ -40,6 +41,7 @@ use plimsoll_scripted::plan::Habits;
 
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, summary};
+pub use later::{Later, LaterNeed};
 pub(crate) use message_text::TextPart;
 pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
 pub use source::Source;
@@ -181,6 +183,18 @@ impl Lab {
     pub fn session(&self, trace: &Trace) -> Result<SessionOutcome, ReplayError> {
         let played = drive::play(self, trace, &self.contenders, None)?;
         Ok(drive::outcome(trace, &played))
+    }
+
+    /// Plays one session for the first policy at the first ceiling, and tells which evicted items were
+    /// needed later, in the order of the requests.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub fn needed(&self, trace: &Trace) -> Result<Vec<LaterNeed>, ReplayError> {
+        let one = self.contenders.get(..1).unwrap_or_default();
+        let played = drive::play(self, trace, one, None)?;
+        let player = played.players.first();
+        Ok(player.map_or_else(Vec::new, |player| later::needs(&played, player)))
     }
 
     /// The size of a session in tokens, as [`Options::min_tokens`] means it.

@@ -113,7 +113,8 @@ const RUN: usize = 10;
 pub struct Player<'a> {
     /// Who.
     pub contender: &'a Contender,
-    path: Arc<Path>,
+    /// The records of its turns.
+    pub path: Arc<Path>,
     /// The newest request's messages.
     pub sent: Sent,
     holdings: Holdings,

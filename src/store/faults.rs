@@ -1,4 +1,4 @@
-//! What tests make go wrong in a store that has no disk. Owns the faults. Never part of a program
+//! What tests make go wrong in a store that has no disk, and what they count of it. Owns the faults. Never part of a program
 //! that is released: only tests and the feature `testing` have it.
 
 use std::sync::Arc;
@@ -17,6 +17,18 @@ pub struct Faults(Arc<FaultState>);
 struct FaultState {
     plan: Mutex<FaultPlan>,
     lifted: Condvar,
+    counts: Mutex<ReadCounts>,
+}
+
+/// What was read of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Keys that were looked up.
+    pub keys: usize,
+    /// Blobs that were asked for.
+    pub blobs: usize,
+    /// Rows of sessions.
+    pub rows: usize,
 }
 
 #[derive(Default)]
@@ -48,6 +60,17 @@ impl Faults {
     pub fn hold_reads(&self, longest: Duration) -> HeldReads {
         self.0.plan.lock().hold_reads = Some(longest);
         HeldReads(self.clone())
+    }
+
+    /// What was read since the last time that this was asked.
+    #[must_use]
+    pub fn take_counts(&self) -> ReadCounts {
+        std::mem::take(&mut self.0.counts.lock())
+    }
+
+    /// Counts what is read.
+    pub(super) fn count(&self, count: impl FnOnce(&mut ReadCounts)) {
+        count(&mut self.0.counts.lock());
     }
 
     /// Whether the next commit fails, and how long it takes to become durable.

@@ -136,6 +136,8 @@ impl Memory {
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        #[cfg(any(test, feature = "testing"))]
+        self.count(|counts| counts.keys += keys.len());
         let tables = self.readable()?;
         let known = |&(_, id): &&(u32, Digest)| tables.blobs.contains_key(id);
         let set = |key| {
@@ -167,7 +169,10 @@ impl Memory {
         let tables = self.readable()?;
         let end = before.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = tables.rows.range((Bound::Unbounded, end)).rev();
-        Ok(rows.take(most).map(|(_, (row, _))| row.clone()).collect())
+        let rows: Vec<Listed> = rows.take(most).map(|(_, (row, _))| row.clone()).collect();
+        #[cfg(any(test, feature = "testing"))]
+        self.count(|counts| counts.rows += rows.len());
+        Ok(rows)
     }
 
     pub(super) fn each(
@@ -186,6 +191,8 @@ impl Memory {
     }
 
     pub(super) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        #[cfg(any(test, feature = "testing"))]
+        self.count(|counts| counts.blobs += ids.len());
         let tables = self.readable()?;
         let blob = |id| tables.blobs.get(id).map(|(value, ..)| value.clone());
         Ok(ids.iter().map(blob).collect())
@@ -236,6 +243,14 @@ impl Memory {
             failed: tables.failed,
             lost: tables.bound.as_ref().map_or(0, |bound| bound.lost),
             ..Health::default()
+        }
+    }
+
+    /// Lets a test count what is read.
+    #[cfg(any(test, feature = "testing"))]
+    fn count(&self, count: impl FnOnce(&mut super::faults::ReadCounts)) {
+        if let Some(faults) = &self.faults {
+            faults.count(count);
         }
     }
 

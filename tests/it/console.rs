@@ -91,12 +91,17 @@ pub async fn got(proxy: &Proxy, path: &str) -> Value {
 }
 
 pub async fn posted(proxy: &Proxy, path: &str, body: &Value) -> (u16, Value) {
+    let (status, text) = posted_raw(proxy, path, body).await;
+    (status, serde_json::from_str(&text).unwrap())
+}
+
+/// The answer as it came.
+pub async fn posted_raw(proxy: &Proxy, path: &str, body: &Value) -> (u16, String) {
     let url = format!("http://{}/api/{path}", proxy.admin);
     let request = client().post(url).body(body.to_string());
     let response = soon(request.send()).await.unwrap();
     let status = response.status().as_u16();
-    let text = response.text().await.unwrap();
-    (status, serde_json::from_str(&text).unwrap())
+    (status, response.text().await.unwrap())
 }
 
 fn sum(column: &Value, of: fn(&Value) -> f64) -> f64 {

@@ -19,6 +19,8 @@ mod child;
 mod children;
 mod console;
 mod console_asks;
+mod console_figures;
+mod console_load;
 mod corners;
 mod counts;
 mod cuts;

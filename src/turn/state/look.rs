@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::{HopContext, TurnState};
-use crate::model::{Dialect, ItemKind, Mark};
+use crate::model::{Dialect, ItemKind, Mark, Marks};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Transcript;
 use crate::session::view::View;
+use crate::turn::memo::Decoded;
 use crate::turn::originals::Originals;
 
 /// A turn that somebody looks at.
@@ -20,13 +21,32 @@ impl TurnState {
     /// Looks at the turn under the marks that it has now.
     pub fn look_at<T>(&self, tools: &HopContext<'_>, look: impl FnOnce(&Look<'_>) -> T) -> T {
         let transcript = Arc::new(self.transcript(tools));
-        let decoded = crate::turn::memo::Decoded::default();
+        let decoded = Decoded::default();
         let written = self.written(tools, &transcript, &decoded);
         let view = written.view(&transcript, &self.marks);
         look(&Look {
             originals: self.originals(&transcript, None),
             view: &view,
         })
+    }
+
+    /// Looks at the turn under several sets of marks, one after the other. Its texts are read once.
+    pub fn look_under(
+        &self,
+        tools: &HopContext<'_>,
+        markings: impl Iterator<Item = Arc<Marks>>,
+        each: &mut dyn FnMut(&Look<'_>),
+    ) {
+        let transcript = Arc::new(self.transcript(tools));
+        let decoded = Decoded::default();
+        let written = self.written(tools, &transcript, &decoded);
+        for marks in markings {
+            let view = written.view(&transcript, &marks);
+            each(&Look {
+                originals: self.originals(&transcript, None),
+                view: &view,
+            });
+        }
     }
 }
 
