@@ -15,7 +15,8 @@ import { route } from "./route.js";
 /** @typedef {{ exchanges: Set<number>, findings: Set<string>, items: Set<string> }} Chosen */
 
 /** @type {[import("./shapes").BuildAsk["format"], string][]} */
-const FORMATS = [["chat", "Chat"], ["responses", "Responses"], ["messages", "Messages"], ["text", "handoff text"]];
+const FORMATS = [["chat", "Chat"], ["responses", "Responses"], ["messages", "Messages"], ["text", "handoff text"],
+  ["claude", "Claude Code"], ["codex", "codex"], ["pi", "pi"], ["opencode", "opencode"]];
 /** @type {Record<string, string>} */
 const KINDS = { system: "", user: "user", assistant: "", call: "", finding: "expl" };
 
@@ -154,5 +155,6 @@ function Made({ d, ask, off }) {
     ${empty ? html`<div class="empty">Choose exchanges or findings.</div>` : built ? html`<div class="made" tabindex="0" role="region" aria-label="What it is made of">${built.parts.map((p) => html`<div><span><span class=${`tag ${KINDS[p.kind]}`}>${p.items > 1 ? `${p.items} items` : p.kind}</span></span><span class="ell">${p.label ?? ""}</span><span class="num mid">${full(p.tokens)}</span></div>`)}</div>` : html`<${Waiting} rows=${3} what="the new session"/>`}
     <div class="sub cap">get it as</div><div class="chips" role="group" aria-label="Get it as">${FORMATS.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>
     ${built ? html`<pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>
-      <div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>` : null}</div></section>`;
+      <div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>
+      ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}` : null}</div></section>`;
 }

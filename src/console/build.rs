@@ -1,11 +1,15 @@
 //! A session built from parts of another: whole turns, findings, single originals. Owns what may be
-//! chosen and the forms in which it is written. A call never goes without its result, nor a result
-//! without its call. Never changes the session that it is built from.
+//! chosen and the forms of requests in which it is written. A call never goes without its result, nor a
+//! result without its call. Never changes the session that it is built from.
+
+mod agent_files;
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use agent_files::{AgentFile, AgentForm, SessionOrigin};
 
 use super::content::{self, TextSource};
 use super::error::ConsoleError;
@@ -31,7 +35,7 @@ pub struct BuildAsk {
     /// Single originals.
     #[serde(default)]
     items: Vec<String>,
-    /// Whether to take the system text and the tools.
+    /// Whether to take the system text and the tools. Agents bring their own.
     #[serde(default = "yes")]
     system: bool,
 }
@@ -48,6 +52,10 @@ enum BuildFormat {
     Responses,
     Messages,
     Text,
+    Claude,
+    Codex,
+    Pi,
+    Opencode,
 }
 
 impl BuildFormat {
@@ -57,6 +65,21 @@ impl BuildFormat {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Text => "text",
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Pi => "pi",
+            Self::Opencode => "opencode",
+        }
+    }
+
+    /// The agent that resumes from it.
+    const fn agent(self) -> Option<AgentForm> {
+        match self {
+            Self::Claude => Some(AgentForm::Claude),
+            Self::Codex => Some(AgentForm::Codex),
+            Self::Pi => Some(AgentForm::Pi),
+            Self::Opencode => Some(AgentForm::Opencode),
+            Self::Chat | Self::Responses | Self::Messages | Self::Text => None,
         }
     }
 
@@ -65,7 +88,7 @@ impl BuildFormat {
             Self::Chat => Some(Dialect::Chat),
             Self::Responses => Some(Dialect::Responses),
             Self::Messages => Some(Dialect::Messages),
-            Self::Text => None,
+            Self::Text | Self::Claude | Self::Codex | Self::Pi | Self::Opencode => None,
         }
     }
 }
@@ -96,6 +119,7 @@ pub(super) enum Taken {
 }
 
 /// A message with the turn that it is from.
+#[derive(Debug)]
 pub(super) struct TakenPart {
     /// The turn that it is from.
     pub turn: u32,
@@ -119,7 +143,10 @@ pub fn build(
     let source = TextSource::of(app, known);
     let read = content::look(app, known, None, |look| {
         let mut missing = Vec::new();
-        let parts = taken(look, story, ask, &mut missing);
+        let mut parts = taken(look, story, ask, &mut missing);
+        if ask.format == BuildFormat::Messages || ask.format.agent().is_some() {
+            parts = agent_files::alternate(parts);
+        }
         let tools = look.tools().filter(|_| ask.system);
         let tools = tools.filter(|(dialect, _)| Some(*dialect) == ask.format.dialect());
         (parts, missing, tools.map(|(_, tools)| tools))
@@ -134,33 +161,59 @@ pub fn build(
     let told: Vec<Value> = parts.iter().map(|part| shown(part, &count)).collect();
     let tokens: u64 = told.iter().filter_map(|part| part["tokens"].as_u64()).sum();
     let tools_tokens = tools.as_deref().map_or(0, count);
-    let text = match ask.format {
-        BuildFormat::Text => handoff(&parts),
-        BuildFormat::Chat => body(chat(&parts), "messages", known, tools, None),
-        BuildFormat::Responses => body(responses(&parts), "input", known, tools, None),
-        BuildFormat::Messages => body(
-            messages(&parts),
-            "messages",
-            known,
-            tools,
-            Some(system(&parts)),
-        ),
-    };
-    let short = known.row.session.get(..8).unwrap_or_default();
-    let (extension, kind) = match ask.format {
-        BuildFormat::Text => ("md", "text/markdown; charset=utf-8"),
-        _ => ("json", "application/json"),
-    };
+    let file = written(known, ask.format, &parts, tools);
     Ok(json!({
         "format": ask.format.name(),
-        "name": format!("{short}-{}.{extension}", ask.format.name()),
-        "type": kind,
-        "text": text,
+        "name": file.name,
+        "type": file.kind,
+        "text": file.text,
+        "put": file.put,
+        "run": file.run,
         "tokens": tokens + tools_tokens,
         "messages": parts.len(),
         "parts": told,
         "missing": missing,
     }))
+}
+
+/// The file in a form.
+fn written(
+    known: &Known,
+    format: BuildFormat,
+    parts: &[TakenPart],
+    tools: Option<String>,
+) -> AgentFile {
+    let short = known.row.session.get(..8).unwrap_or_default();
+    if let Some(agent) = format.agent() {
+        let origin = SessionOrigin {
+            short,
+            model: &known.row.model,
+            ended: known.row.ended,
+        };
+        return agent_files::write(agent, parts, &origin);
+    }
+    let system = (format == BuildFormat::Messages).then(|| system(parts));
+    let text = match format {
+        BuildFormat::Responses => body(responses(parts), "input", known, tools, None),
+        BuildFormat::Messages => body(messages(parts), "messages", known, tools, system),
+        BuildFormat::Chat => body(chat(parts), "messages", known, tools, None),
+        BuildFormat::Text
+        | BuildFormat::Claude
+        | BuildFormat::Codex
+        | BuildFormat::Pi
+        | BuildFormat::Opencode => handoff(parts),
+    };
+    let (extension, kind) = match format.dialect() {
+        Some(_) => ("json", "application/json"),
+        None => ("md", "text/markdown; charset=utf-8"),
+    };
+    AgentFile {
+        name: format!("{short}-{}.{extension}", format.name()),
+        kind,
+        text,
+        put: None,
+        run: None,
+    }
 }
 
 /// All that was said, in order.
@@ -188,6 +241,7 @@ fn taken(
             .iter()
             .any(|(from, to)| (*from..=*to).contains(&turn))
     };
+    let system = ask.system && ask.format.agent().is_none();
     let single = singles(story, ask, missing);
     let findings = findings(story, ask, &in_turns, missing);
     let mut findings = findings.into_iter().peekable();
@@ -209,7 +263,7 @@ fn taken(
             });
         }
         let wants = |no: ItemNo| in_turns(turn) || single.contains(&no);
-        let taken = said(look, entry.role, &own, ask.system, &wants);
+        let taken = said(look, entry.role, &own, system, &wants);
         let text = own
             .iter()
             .find(|(_, item)| item.kind != ItemKind::Call && item.kind != ItemKind::Reasoning);

@@ -350,6 +350,15 @@ def evict(server, body, name):
     }
 
 
+# Where each agent looks for its file, and what resumes from it.
+RESUMES = {
+    "claude": ("~/.claude/projects, in the folder of your project", "claude --resume 0192a0c6"),
+    "codex": ("~/.codex/sessions", "codex resume 0192a0c6"),
+    "pi": (None, "pi --session c88ce2a9-pi.jsonl"),
+    "opencode": (None, "opencode import c88ce2a9-opencode.jsonl && opencode -s ses_0192 -m PROVIDER/MODEL"),
+}
+
+
 def build(server, body, name):
     row = server.row(name)
     if server.content == "off":
@@ -374,14 +383,21 @@ def build(server, body, name):
             messages.append({"role": "tool", "content": one["_text"]})
             parts.append(part("call", one))
     known = {one["id"] for one in detail["items"]}
+    form = body["format"]
     text = json.dumps({"model": row["model"], "messages": messages}, indent=1)
-    if body["format"] == "text":
+    if form == "text":
         text = "# Handoff\n\n" + "\n".join(m["content"] for m in messages)
+    if form in RESUMES:
+        text = "".join(json.dumps(message) + "\n" for message in messages)
+    extension = {"text": "md", **dict.fromkeys(RESUMES, "jsonl")}.get(form, "json")
+    put, run = RESUMES.get(form, (None, None))
     return 200, "Built", {
-        "format": body["format"],
-        "name": f"{name[:8]}-{body['format']}.{'md' if body['format'] == 'text' else 'json'}",
-        "type": "text/markdown" if body["format"] == "text" else "application/json",
+        "format": form,
+        "name": f"{name[:8]}-{form}.{extension}",
+        "type": "text/markdown" if form == "text" else "application/json",
         "text": text,
+        "put": put,
+        "run": run,
         "tokens": sum(p["tokens"] for p in parts) + 640,
         "messages": len(messages),
         "parts": parts,

@@ -98,6 +98,26 @@ def test_a_session_is_built_as_a_file(stage, fake, label, kind):
     keep(page, f"build-{kind}")
 
 
+@pytest.mark.parametrize(
+    "label, kind", [("Claude Code", "claude"), ("codex", "codex"), ("pi", "pi"), ("opencode", "opencode")]
+)
+def test_a_session_is_built_as_a_file_that_an_agent_resumes_from(stage, fake, label, kind):
+    page = build(stage, fake)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name=label, exact=True).click()
+    put, run = fake_server.RESUMES[kind]
+    expect(page.locator("p.resume")).to_contain_text(f"Put it in {put}. Resume with {run}" if put else f"Resume with {run}")
+    page.get_by_role("button", name="Copy command").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == run
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == f"c88ce2a9-{kind}.jsonl"
+    assert len(download.value.path().read_text().splitlines()) == 48
+    assert last_build(fake)["format"] == kind
+    keep(page, f"build-{kind}")
+
+
 def test_a_handoff_text(stage, fake):
     page = build(stage, fake)
     page.get_by_role("button", name="handoff text").click()

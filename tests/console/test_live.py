@@ -195,6 +195,15 @@ def test_a_fork_is_a_request_that_a_provider_takes(stage, played):
     for name in ("Responses", "Messages", "handoff text"):
         page.get_by_role("button", name=name, exact=True).click()
         expect(page.locator("pre.preview")).to_contain_text("line 3 keeps the figure" if name == "handoff text" else "Part 0.")
+    for name, run in {
+        "Claude Code": "claude --resume",
+        "codex": "codex resume",
+        "pi": "pi --session",
+        "opencode": "opencode import",
+    }.items():
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator("p.resume")).to_contain_text(run)
+        expect(page.locator("pre.preview")).to_contain_text("Part 0.")
     keep(page, "live-build")
 
 

@@ -17,7 +17,16 @@ async fn a_session_is_built_of_parts_of_another() {
     let session = played(&proxy, false).await;
     let path = format!("sessions/{session}/build");
     let description = Description::read();
-    for format in ["chat", "responses", "messages", "text"] {
+    for format in [
+        "chat",
+        "responses",
+        "messages",
+        "text",
+        "claude",
+        "codex",
+        "pi",
+        "opencode",
+    ] {
         let ask = json!({"format": format, "turns": [[1, 1], [6, 7]], "findings": ["first-look"], "items": ["bash:4"]});
         let (status, built) = posted(&proxy, &path, &ask).await;
         assert_eq!(status, 200, "{built}");
@@ -34,8 +43,14 @@ async fn a_session_is_built_of_parts_of_another() {
             continue;
         }
         // A call never goes without its result, nor a result without its call.
-        let body: Value = serde_json::from_str(text).unwrap();
+        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let body: Value = values.map(Result::unwrap).collect();
         let (called, answered) = pairs(&body);
+        let agents = ["claude", "codex", "pi", "opencode"];
+        let resumes = built["run"]
+            .as_str()
+            .is_some_and(|run| run.contains(format));
+        assert_eq!(resumes, agents.contains(&format), "{built}");
         assert_eq!(called, answered, "{format}: {body}");
         assert_eq!(called.len(), 3, "{format}: {body}");
     }
@@ -59,11 +74,17 @@ fn pairs(value: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
             Value::Array(list) => list.iter().for_each(|one| walk(one, called, answered)),
             Value::Object(fields) => {
                 match value["type"].as_str() {
-                    Some("function" | "tool_use") => called.extend(id("id")),
+                    Some("function" | "tool_use" | "toolCall") => called.extend(id("id")),
                     Some("function_call") => called.extend(id("call_id")),
+                    // opencode keeps a call and its result as one.
+                    Some("tool") => {
+                        called.extend(id("callID"));
+                        let output = &value["state"]["output"];
+                        answered.extend(id("callID").filter(|_| output.is_string()));
+                    }
                     Some("function_call_output") => answered.extend(id("call_id")),
                     Some("tool_result") => answered.extend(id("tool_use_id")),
-                    _ => answered.extend(id("tool_call_id")),
+                    _ => answered.extend(id("tool_call_id").or_else(|| id("toolCallId"))),
                 }
                 fields.values().for_each(|one| walk(one, called, answered));
             }
