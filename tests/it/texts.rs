@@ -177,6 +177,13 @@ fn every_flag_that_a_text_names_exists() {
     let mut seen = BTreeSet::new();
     for file in files {
         for text in quoted(&fs::read_to_string(&file).unwrap()) {
+            // The command of an agent has flags of the agent's.
+            if ["claude ", "pi "]
+                .iter()
+                .any(|agent| text.starts_with(agent))
+            {
+                continue;
+            }
             for (at, found) in text.match_indices("--") {
                 let before = text[..at].chars().next_back();
                 if before.is_some_and(|before| !before.is_whitespace() && before != '`') {

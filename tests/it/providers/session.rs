@@ -2,6 +2,7 @@
 //! is wrong with it is told at once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use plimsoll::config::Backend;
 use plimsoll::turn::Offer;
@@ -22,6 +23,8 @@ const TURNS: usize = 2 * LAST;
 const TRIES: usize = 8;
 /// Refusals for a rule and model at most.
 const REFUSALS: usize = 2;
+/// How long the store is waited for, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A session under some rules.
 #[derive(Clone)]
@@ -176,6 +179,8 @@ impl Case {
             let proxy = Proxy::with(host.addr, |config| {
                 config.store.backend = Backend::Sled;
                 config.store.path = directory.path().to_owned();
+                // What a slow disk does is judged elsewhere.
+                config.store.read_wait = PATIENCE;
                 (config.budget.offer, config.budget.guide_at) = self.guide;
             })
             .await;
