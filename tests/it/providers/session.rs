@@ -180,6 +180,7 @@ impl Case {
                 config.store.backend = Backend::Sled;
                 config.store.path = directory.path().to_owned();
                 // What a slow disk does is judged elsewhere.
+                config.store.wait = PATIENCE;
                 config.store.read_wait = PATIENCE;
                 (config.budget.offer, config.budget.guide_at) = self.guide;
             })
@@ -320,7 +321,10 @@ impl Case {
             }
         }
         if played.open.len() > REFUSALS {
-            fault(format!("{} turns as the client's own", played.open.len()));
+            fault(format!(
+                "turns as the client's own: {}",
+                played.open.join(", ")
+            ));
         }
         if played.exceeded > REFUSALS {
             fault(format!("{} turns over the budget", played.exceeded));
