@@ -2,7 +2,7 @@
 //! into a value and never verifies a hash; the store does that with the id.
 //!
 //! Version 1, big-endian: `1 ‖ kind (0 plain, 1 zstd) ‖ length of the value u32 ‖ length of the
-//! payload u32 ‖ payload`. Version 2 is a version 1 that is sealed (see [`super::sealing`]). Every form
+//! payload u32 ‖ payload`. Version 2 is a version 1 that is sealed (see `sealing`). Every form
 //! that was ever written has a fixture, which must always decode.
 
 use bytes::Bytes;
