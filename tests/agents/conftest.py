@@ -54,6 +54,8 @@ def get(url):
 
 # Guidance from the first request; what comes of late guidance is told by tests of its own.
 PUBLISHED = {"PLIMSOLL__DELIMITER__GUIDE_AT": "0"}
+# What a slow disk does is judged elsewhere.
+PATIENT = {"PLIMSOLL__STORE__WAIT": "30s", "PLIMSOLL__STORE__READ_WAIT": "30s"}
 
 
 def free_ports(count):
@@ -117,7 +119,7 @@ def stand(request, tmp_path):
         command += ["--upstream", provider_url, "--data", tmp_path / "data", *flags]
         with log.open("w") as out:
             # Run where no config file of the repository is picked up.
-            own = {**os.environ, **env}
+            own = {**os.environ, **PATIENT, **env}
             proxy = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=own)
         started.append(proxy)
         request.node.proxy_log = log
