@@ -11,6 +11,8 @@ from playwright.sync_api import expect
 def test_the_walk(stage, fake):
     began = time.monotonic()
     page = stage.open(fake.url)
+    # Nobody presses a key before there is something to see.
+    expect(page.locator("table.ovt tr.lk").first).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("resume too")
     expect(page.locator("table.ovt tr.lk")).to_have_count(1)
