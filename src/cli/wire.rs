@@ -66,10 +66,10 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             usage: config.streams.usage,
             ..Default::default()
         },
-        store: Arc::new(opened.store),
         watched: App::watched_in(config.server.cache_memory),
         accepted: AcceptedCredentials::by(config.upstream.base_url.as_str()),
-        readers: Readers::default(),
+        readers: Readers::of(&opened.store),
+        store: Arc::new(opened.store),
         learned: Learned::default(),
         windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
