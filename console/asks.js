@@ -1,4 +1,4 @@
-// What a person asks of a session: a pass, a pin. What costs something is asked for only after the price was
+// What a person asks of a session: a pass, an eviction, a pin. What costs something is asked for only after the price was
 // said. Owns these buttons and their words. Never decides whether it may be done: the server does.
 import { html } from "./lib.js";
 import { api } from "./api.js";
@@ -27,6 +27,23 @@ export function EvictNow({ d, off }) {
       <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Evict at the next request</button></div>`;
   });
   return html`<div class="asknow"><button class="btn" disabled=${off || action.busy} onClick=${() => ask(false)}>Evict …</button>${action.said}</div>`;
+}
+
+/**
+ * That an item or an episode leaves the view: it waits for the next pass, and then has a button that has it done
+ * at the next request, with the price of that.
+ * @param {{ d: Data, off: boolean, id: string, children?: import("./lib.js").Shown }} props
+ */
+export function EvictItem({ d, off, id, children = "Evict" }) {
+  const action = useAction();
+  const ask = (/** @type {boolean} */ now) => action.run(async () => {
+    const asked = await api.evict(d.name, { items: [id], now });
+    d.again();
+    if (now) return `${id} leaves the view with ${asked.from}.`;
+    return html`${id} leaves the view with ${asked.from}. At the next request it takes out at most ${short(asked.tokens)} tokens and costs ${costOf(asked.cost)}.
+      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Evict ${id} at the next request</button></div>`;
+  });
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>${children}</button>${action.said}</div>`;
 }
 
 /** @param {{ d: Data, off: boolean, id: string, pinned: boolean }} props */

@@ -401,10 +401,7 @@ fn ready(
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();
     } else if state.terms.mode == Mode::Manage {
-        let (waiting, newest) = app.asked_pins.of(&session);
-        state.pins_waited = newest;
-        state.pass_asked = app.asked_pins.asks_pass(&session);
-        state.pin_asks.extend(waiting);
+        state.ask(app.asked.of(&session));
     }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));

@@ -16,6 +16,7 @@
 //! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
 //!    look at it later.
 
+mod asked;
 mod bounded;
 mod classes;
 pub mod ending;
@@ -37,6 +38,7 @@ pub mod state;
 pub mod text_results;
 pub mod told;
 
+pub use asked::{Asks, EvictAsk};
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};

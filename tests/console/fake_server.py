@@ -63,7 +63,7 @@ class Fake(ThreadingHTTPServer):
         self.silent = False
         self.refuse = {}
         self.pins = set()
-        self.waiting = {"pins": 0, "evict": False}
+        self.waiting = {"pins": 0, "evict": False, "evictions": []}
         self.asked = []
         self.faults = []
         self.readers = []
@@ -340,11 +340,14 @@ def unpin(server, body, name):
 
 
 def evict(server, body, name):
-    if body["now"]:
+    items = body.get("items", [])
+    if items:
+        server.waiting = {**server.waiting, "evictions": items}
+    elif body["now"]:
         server.waiting = {**server.waiting, "evict": True}
     return 202, "Waits", {
         "session": name,
-        "from": "with its next request" if body["now"] else "nothing is asked for",
+        "from": "the session's next request" if body["now"] else "the next pass",
         "tokens": 11_020,
         "cost": {"tokens": 21_300, "units": 19_000.0, "usd": 0.024},
     }

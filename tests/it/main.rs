@@ -19,6 +19,7 @@ mod child;
 mod children;
 mod console;
 mod console_asks;
+mod console_evict;
 mod console_figures;
 mod console_load;
 mod corners;

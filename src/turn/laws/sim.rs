@@ -30,7 +30,7 @@ use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
-use crate::turn::{Classes, Overrides, PinAsk, ToolClasses};
+use crate::turn::{Asks, Classes, EvictAsk, Overrides, PinAsk, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
@@ -77,6 +77,8 @@ pub struct Sim {
     pub labels: Labels,
     /// What the next turn is asked to pin.
     pub pins: Vec<PinAsk>,
+    /// What is asked to be evicted, until a pass has judged it.
+    pub evictions: Vec<EvictAsk>,
     /// Everything that was in view once and is not any longer.
     gone: HashSet<String>,
     /// Whether the client changed its history since the last hop.
@@ -128,6 +130,7 @@ impl Sim {
             prologue: false,
             labels: Labels::default(),
             pins: Vec::new(),
+            evictions: Vec::new(),
             gone: HashSet::new(),
             edited: false,
             aligned: Path::default(),
@@ -225,6 +228,9 @@ impl Sim {
                 state.pending.push(hop);
             }
         }
+        if state.judged {
+            self.evictions.clear();
+        }
     }
 
     fn remember(&mut self, record: TurnRecord) {
@@ -291,6 +297,10 @@ impl Sim {
         terms.prologue_until_start = self.prologue;
         let mut state = TurnState::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = Arc::new(marks);
+        state.ask(Asks {
+            evictions: self.evictions.clone(),
+            ..Asks::default()
+        });
         state.inject(&self.tools()).unwrap();
         state
     }
@@ -308,12 +318,12 @@ impl Sim {
     pub fn hop(&mut self, state: &mut TurnState) -> Prepared {
         let before = state.marks.clone();
         let pending = state.pending.clone();
-        let (guide, injected) = (state.guide, state.injected.clone());
+        let (guide, injected, judged) = (state.guide, state.injected.clone(), state.judged);
         let prepared = state.prepare(&self.tools(), None).unwrap();
         if self.thorough {
             let path = Arc::new(self.decoded());
             let mut again = self.state(&path, Marks::clone(&before));
-            again.pending = pending;
+            (again.pending, again.judged) = (pending, judged);
             // An earlier hop of the turn may have brought the guidance in.
             (again.guide, again.injected) = (guide, injected);
             again.add(&self.tools()).unwrap();
