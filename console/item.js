@@ -2,7 +2,7 @@
 // panel beside the view. Never holds a text after it is closed.
 import { html, useEffect, useRef } from "./lib.js";
 import { api } from "./api.js";
-import { EvictItem, PinButton, RecallWords } from "./asks.js";
+import { EvictItem, PinButton, RecallItem, RecallWords } from "./asks.js";
 import { full } from "./format.js";
 import { arrives, isRecall, markAt, sizeAt } from "./history.js";
 import { Failed, useRead } from "./load.js";
@@ -42,7 +42,7 @@ export function ItemPanel({ d, item, turn, off, close }) {
       ${stands ? html`<${EvictItem} d=${d} off=${off} id=${item.id}/>` : null}
       ${episode && episode.end !== null && episode.gone === null && item.role !== "user" ? html`<${EvictItem} d=${d} off=${off} id=${episode.name}>Evict its episode<//>` : null}
       <${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>
-      ${evicted && item.role !== "hidden" ? html`<${RecallWords} id=${item.id}/>` : null}</div>
+      ${evicted && item.role !== "hidden" ? html`<${RecallItem} d=${d} off=${off} id=${item.id}/><${RecallWords} id=${item.id}/>` : null}</div>
     ${detail?.arguments ? html`<div class="sub cap">arguments</div><pre class="code" tabindex="0">${detail.arguments}</pre>` : null}
     <div class="sub cap">original</div><pre class="code" tabindex="0">${original ?? none}</pre>
     ${detail?.shown ? html`<div class="sub cap">what the model was sent in its place</div><pre class="code" tabindex="0">${detail.shown}</pre>` : null}</div></aside>`;

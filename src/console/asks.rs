@@ -1,4 +1,5 @@
-//! What a person asks of a session's view: a pass out of turn, or that single items leave it. Owns what is
+//! What a person asks of a session's view: a pass out of turn, that single items leave it, or that
+//! originals come back. Owns what is
 //! refused at once, told from records alone, and what each ask costs. Never moves a mark: the session's next
 //! turns do, and what their passes may not touch then stays.
 
@@ -14,7 +15,7 @@ use super::{Answer, Console, Named};
 use crate::model::{ExplicitKind, ItemNo, MESSAGE_TOKENS, Mark};
 use crate::pipeline::SessionAsk;
 use crate::policy::{EvictionSettings, Order};
-use crate::turn::{EvictAsk, Overrides, PinAsk};
+use crate::turn::{BringAsk, EvictAsk, NoExchange, Overrides, PinAsk, may_speak};
 
 /// An item of fewer tokens is no longer than the line that would stand in its place.
 const SMALL: u32 = 48;
@@ -78,7 +79,9 @@ impl Console {
         let mut goes: HashSet<ItemNo> = HashSet::new();
         let mut asks = Vec::new();
         for name in names {
-            let items = rules.judge(name).map_err(|why| why.refused(name))?;
+            let items = rules
+                .judge(name)
+                .map_err(|why| why.refused(name, "evicted"))?;
             goes.extend(items.iter().map(|item| item.no));
             let name = name.clone();
             asks.push(SessionAsk::Evict(EvictAsk { name, now }));
@@ -87,6 +90,86 @@ impl Console {
         let (tokens, after) = rules.sizes(&goes);
         let from = if now { NEXT_REQUEST } else { NEXT_PASS };
         Ok(self.waits(known, from, tokens, after))
+    }
+
+    /// Asks for originals to be brought back at the tail of the view: with the next pass, or with the next
+    /// request if it is to happen now.
+    ///
+    /// # Errors
+    /// As [`Self::session`], for what is not understood, and if nothing can be brought back.
+    pub fn recall(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RecallBody {
+            items: Vec<String>,
+            #[serde(default)]
+            now: bool,
+        }
+        let ask: RecallBody = serde_json::from_slice(body).map_err(|error| {
+            let message =
+                format!("send a body like {{\"items\": [\"Read:12\"], \"now\": true}}: {error}");
+            ConsoleError::new(400, "bad_body", message)
+        })?;
+        if ask.items.is_empty() {
+            let message = "name what is to come back: ids like \"Read:12\", or an episode";
+            return Err(ConsoleError::new(400, "bad_body", message));
+        }
+        let known = self.read(named)?;
+        self.may_recall(&known)?;
+        let story = Story::of(&known.path);
+        let (mut asks, mut tokens) = (Vec::new(), 0_u64);
+        for name in ask.items {
+            tokens += gone(&story, &name).map_err(|why| why.refused(&name, "recalled"))?;
+            asks.push(SessionAsk::Bring(BringAsk { name, now: ask.now }));
+        }
+        self.note(&known, asks)?;
+        // A turn recalls at most a quarter of the ceiling.
+        let most = known.row.sizes.map_or(u64::MAX, |sizes| sizes.ceiling / 4);
+        let tokens = tokens.min(most);
+        let prices = self.app.models.family(&known.row.model).prices;
+        let units = crate::record::lossy(tokens) * prices.write;
+        let usd = crate::tokens::Cost::usd(units, &prices);
+        let from = if ask.now {
+            NEXT_REQUEST
+        } else {
+            "the turn of the next pass"
+        };
+        Ok(json!({
+            "session": known.row.session,
+            "from": from,
+            "tokens": tokens,
+            "cost": {"tokens": tokens, "units": units, "usd": usd},
+        }))
+    }
+
+    /// Whether an exchange that its model did not have may stand in a session.
+    fn may_recall(&self, known: &Known) -> Result<(), ConsoleError> {
+        let refused = |message: String| Err(ConsoleError::new(409, "not_recallable", message));
+        if known.row.sizes.is_none_or(|sizes| sizes.watched) {
+            return refused("this session is only observed: it is sent as it comes".to_owned());
+        }
+        if known
+            .path
+            .newest()
+            .is_none_or(|record| record.recall.is_none())
+        {
+            let why = "the model is not offered `recall` in this session: nothing can come back";
+            return refused(why.to_owned());
+        }
+        let family = self.app.models.family(&known.row.model);
+        let live = self.app.bodies.get(&known.identity());
+        let request = live.and_then(|live| live.dialect.decode(live.body).ok());
+        let sound = match &request {
+            Some(request) => may_speak(request, family),
+            None if family.reasoning_back => Err(NoExchange::Demanded),
+            None => Ok(()),
+        };
+        match sound {
+            Ok(()) => Ok(()),
+            Err(why) => refused(format!(
+                "nothing can be recalled for the model here: {why}. Copy the line that has the model recall it"
+            )),
+        }
     }
 
     /// Notes asks for a session's next turns.
@@ -113,10 +196,12 @@ impl Console {
     pub(super) fn waiting(&self, session: &str) -> Value {
         let asks = self.app.asked.of(session);
         let evictions = asks.evictions.iter().map(|ask| ask.name.as_str());
+        let recalls = asks.recalls.iter().map(|ask| ask.name.as_str());
         json!({
             "pins": asks.pins.len(),
             "evict": asks.pass,
             "evictions": evictions.collect::<Vec<&str>>(),
+            "recalls": recalls.collect::<Vec<&str>>(),
         })
     }
 }
@@ -132,17 +217,48 @@ impl Held {
         Self::Because(why.into())
     }
 
-    fn refused(self, name: &str) -> ConsoleError {
+    /// `done` is what can't be done with it.
+    fn refused(self, name: &str, done: &str) -> ConsoleError {
         match self {
             Self::Unknown => {
                 let message = format!("no item or episode of this session is named {name}");
                 ConsoleError::new(404, "unknown_item", message)
             }
             Self::Because(why) => {
-                let message = format!("{name} can't be evicted: {why}");
-                ConsoleError::new(409, "not_evictable", message)
+                let code = match done {
+                    "recalled" => "not_recallable",
+                    _ => "not_evictable",
+                };
+                ConsoleError::new(409, code, format!("{name} can't be {done}: {why}"))
             }
         }
+    }
+}
+
+/// Tokens of the original of an item that is gone, or of those of an episode.
+fn gone(story: &Story, name: &str) -> Result<u64, Held> {
+    let Some(item) = story.find(name) else {
+        let at = story.episodes.iter().position(|one| one.name == name);
+        let at = at.ok_or(Held::Unknown)?;
+        let items = story.items.iter().filter(|item| item.episode == Some(at));
+        let items = items.filter(|item| item.role != StoryRole::Hidden);
+        let mut gone = items
+            .filter(|item| item.mark_at(u32::MAX) != Mark::Live)
+            .peekable();
+        if gone.peek().is_none() {
+            return Err(Held::because("all of it stands in view"));
+        }
+        return Ok(gone.map(|item| u64::from(item.tokens.unwrap_or(0))).sum());
+    };
+    match (item.role, item.mark_at(u32::MAX)) {
+        (StoryRole::User | StoryRole::System, _) => Err(Held::because("it always stands in view")),
+        (StoryRole::Hidden, _) => Err(Held::because(
+            "it holds nothing of its own: recall the item that it brought back",
+        )),
+        (StoryRole::Assistant | StoryRole::Call, Mark::Live) => {
+            Err(Held::because("it stands in view as it came"))
+        }
+        (StoryRole::Assistant | StoryRole::Call, _) => Ok(u64::from(item.tokens.unwrap_or(0))),
     }
 }
 
@@ -289,7 +405,9 @@ impl<'a> Rules<'a> {
         }
         self.is_independent(at)?;
         let items = self.story.items.iter();
-        let left = |item: &&StoryItem| item.mark_at(u32::MAX) != Mark::Removed;
+        // Its tombstone stands for what is gone.
+        let left =
+            |item: &&StoryItem| !matches!(item.mark_at(u32::MAX), Mark::Removed | Mark::Tombstone);
         let items: Vec<&StoryItem> = items
             .filter(|item| item.episode == Some(at))
             .filter(left)

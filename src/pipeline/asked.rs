@@ -1,5 +1,5 @@
-//! What an operator asked of sessions and what waits for a turn that does and records it: pins, evictions
-//! and passes. Until then it is in memory alone. Owns how much may wait. Never knows whether a session
+//! What an operator asked of sessions and what waits for a turn that does and records it: pins, evictions,
+//! recalls and passes. Until then it is in memory alone. Owns how much may wait. Never knows whether a session
 //! exists, and never decides whether what is asked may be done.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use crate::model::Erased;
-use crate::turn::{Asks, EvictAsk, PinAsk};
+use crate::turn::{Asks, BringAsk, EvictAsk, PinAsk};
 
 /// The most sessions of which something waits. A further one takes the place of the one that has waited
 /// longest, because it may never have another turn.
@@ -22,6 +22,8 @@ pub enum SessionAsk {
     Pin(PinAsk),
     /// The eviction of an item or of an episode.
     Evict(EvictAsk),
+    /// That an original comes back into view.
+    Bring(BringAsk),
     /// A pass down to the floor, with the session's next turn.
     Pass,
 }
@@ -40,7 +42,9 @@ struct Waiting {
 
 /// Too much waits for a session.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{MOST_WAITING} pins and evictions wait for this session: ask again after its next turn")]
+#[error(
+    "{MOST_WAITING} pins, evictions and recalls wait for this session: ask again after its next turn"
+)]
 pub struct TooManyAsks;
 
 impl Asked {
@@ -77,6 +81,14 @@ impl Asked {
         }
     }
 
+    /// Forgets what is to be brought back, because the upstream refused it.
+    pub fn refused(&self, session: &str) {
+        let mut waiting = self.0.lock();
+        if let Some(asks) = waiting.sessions.get_mut(session) {
+            asks.retain(|(_, ask)| !matches!(ask, SessionAsk::Bring(_)));
+        }
+    }
+
     /// What waits for a session. It goes on waiting until a turn has recorded it.
     #[must_use]
     pub fn of(&self, session: &str) -> Asks {
@@ -88,6 +100,7 @@ impl Asked {
             match ask {
                 SessionAsk::Pin(pin) => found.pins.push(pin.clone()),
                 SessionAsk::Evict(evict) => found.evictions.push(evict.clone()),
+                SessionAsk::Bring(bring) => found.recalls.push(bring.clone()),
                 SessionAsk::Pass => found.pass = true,
             }
         }
@@ -95,8 +108,9 @@ impl Asked {
     }
 
     /// Forgets what a recorded turn has done of what it knew of. What was asked since that turn began goes
-    /// on waiting, and so do evictions if it made no pass that could take them.
-    pub fn recorded(&self, session: &str, known: &Asks, judged: bool) {
+    /// on waiting, and so do evictions if it made no pass that could take them, and recalls that are still
+    /// among what it knows.
+    pub fn recorded(&self, session: &str, known: &Asks) {
         // Of most sessions nothing is asked.
         if known.newest == 0 {
             return;
@@ -106,7 +120,11 @@ impl Asked {
             return;
         };
         asks.retain(|(number, ask)| {
-            let waits = matches!(ask, SessionAsk::Evict(_)) && !judged;
+            let waits = match ask {
+                SessionAsk::Evict(_) => !known.judged,
+                SessionAsk::Bring(bring) => known.recalls.contains(bring),
+                SessionAsk::Pin(_) | SessionAsk::Pass => false,
+            };
             *number > known.newest || waits
         });
         if asks.is_empty() {
@@ -121,7 +139,8 @@ impl SessionAsk {
         match (self, earlier) {
             (Self::Pass, Self::Pass) => true,
             (Self::Evict(new), Self::Evict(old)) => new.name.eq_ignore_ascii_case(&old.name),
-            (Self::Pin(_) | Self::Evict(_) | Self::Pass, _) => false,
+            (Self::Bring(new), Self::Bring(old)) => new.name.eq_ignore_ascii_case(&old.name),
+            (Self::Pin(_) | Self::Evict(_) | Self::Bring(_) | Self::Pass, _) => false,
         }
     }
 }
@@ -161,7 +180,7 @@ mod tests {
         assert_eq!(asked.ask("a", pins(3)), Err(TooManyAsks));
         let known = asked.of("a");
         assert_eq!((known.pins.len(), known.newest), (30, 30));
-        asked.recorded("a", &known, false);
+        asked.recorded("a", &known);
         assert_eq!((asked.of("a"), asked.of("b")), Default::default());
         for session in 0..MOST_SESSIONS {
             assert_eq!(asked.ask(&session.to_string(), pins(1)), Ok(()));
@@ -177,10 +196,10 @@ mod tests {
         let asked = Asked::default();
         asked.ask("a", pins(1)).unwrap();
         let (first, second) = (asked.of("a"), asked.of("a"));
-        asked.recorded("a", &first, false);
+        asked.recorded("a", &first);
         let lifted = vec![SessionAsk::Pin(PinAsk::LiftAll), SessionAsk::Pass];
         asked.ask("a", lifted).unwrap();
-        asked.recorded("a", &second, true);
+        asked.recorded("a", &second);
         let left = asked.of("a");
         assert_eq!((left.pins, left.pass), (vec![PinAsk::LiftAll], true));
     }
@@ -190,12 +209,13 @@ mod tests {
         let asked = Asked::default();
         asked.ask("a", vec![evict("Read:4", false)]).unwrap();
         asked.ask("a", vec![evict("read:4", true)]).unwrap();
-        let known = asked.of("a");
+        let mut known = asked.of("a");
         assert_eq!(known.evictions.len(), 1);
         assert!(known.evictions[0].now, "the newest word counts");
-        asked.recorded("a", &known, false);
+        asked.recorded("a", &known);
         assert_eq!(asked.of("a").evictions.len(), 1, "no pass ran");
-        asked.recorded("a", &known, true);
+        known.judged = true;
+        asked.recorded("a", &known);
         assert_eq!(asked.of("a"), Asks::default());
     }
 }

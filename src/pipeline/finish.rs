@@ -116,7 +116,7 @@ pub fn commit(
         let _held = leave.hold(&batch);
     }
     let ticket = store.commit(batch);
-    app.asked.recorded(&session, &state.asks, state.judged);
+    app.asked.recorded(&session, &state.asks);
     Some(Committed {
         id,
         key,

@@ -2,6 +2,7 @@
 //! before anything that a policy chooses. Never decides which items an operator may name (`console` says that
 //! when they ask); what a rule holds when the pass comes stays.
 
+use super::brought::BringAsk;
 use super::originals::OwnTexts;
 use super::pins::PinAsk;
 use super::state::TurnState;
@@ -21,10 +22,16 @@ pub struct Asks {
     pub pins: Vec<PinAsk>,
     /// What is to be evicted.
     pub evictions: Vec<EvictAsk>,
+    /// What is to be brought back.
+    pub recalls: Vec<BringAsk>,
     /// Whether a pass down to the floor is to happen before its first hop.
     pub pass: bool,
     /// The number of the newest; 0 if nothing waits.
     pub newest: u64,
+    /// Whether a pass of the turn has judged the evictions, so that they wait no longer.
+    pub judged: bool,
+    /// Whether the first of the turn's hops is an exchange that was asked for.
+    pub brought: bool,
 }
 
 /// Something that is to be evicted.
@@ -45,7 +52,7 @@ impl TurnState {
 
     /// Whether evictions wait that no pass of this turn has judged.
     pub(super) fn awaits_pass(&self) -> bool {
-        !self.judged && !self.asks.evictions.is_empty()
+        !self.asks.judged && !self.asks.evictions.is_empty()
     }
 
     /// Whether a pass is to be made for one of them.

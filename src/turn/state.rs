@@ -99,10 +99,8 @@ pub struct TurnState {
     pub known: Edits,
     /// What this turn is asked to pin.
     pub pin_asks: Vec<PinAsk>,
-    /// What an operator asked of the session.
+    /// What an operator asked of the session, and what came of it so far.
     pub asks: Asks,
-    /// Whether a pass has judged the evictions among it, so that they wait no longer.
-    pub judged: bool,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.
@@ -226,7 +224,6 @@ impl TurnState {
             known: Edits::default(),
             pin_asks,
             asks: Asks::default(),
-            judged: false,
             pins,
             pin_moves: Vec::new(),
             pin_report: PinReport::default(),
@@ -385,7 +382,7 @@ impl TurnState {
             guided: None,
         };
         self.marks = planned.view.shared_marks();
-        self.judged |= planned.pass.is_some() || trigger == Some(Trigger::Asked);
+        self.asks.judged |= planned.pass.is_some() || trigger == Some(Trigger::Asked);
         self.pin_report = self.pins_held(&planned.view);
         Ok(Planned(planned))
     }

@@ -63,7 +63,7 @@ class Fake(ThreadingHTTPServer):
         self.silent = False
         self.refuse = {}
         self.pins = set()
-        self.waiting = {"pins": 0, "evict": False, "evictions": []}
+        self.waiting = {"pins": 0, "evict": False, "evictions": [], "recalls": []}
         self.asked = []
         self.faults = []
         self.readers = []
@@ -353,6 +353,16 @@ def evict(server, body, name):
     }
 
 
+def recall(server, body, name):
+    server.waiting = {**server.waiting, "recalls": body["items"]}
+    return 202, "Waits", {
+        "session": name,
+        "from": "the session's next request" if body.get("now") else "the turn of the next pass",
+        "tokens": 1_380,
+        "cost": {"tokens": 1_380, "units": 1_725.0, "usd": 0.002},
+    }
+
+
 # Where each agent looks for its file, and what resumes from it.
 RESUMES = {
     "claude": ("~/.claude/projects, in the folder of your project", "claude --resume 0192a0c6"),
@@ -430,7 +440,7 @@ def points(server, body, name):
 
 
 READS = {(): session, ("turns",): turns, ("items",): items, ("items", 1): item, ("passes", 1): one_pass}
-ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "build": build}
+ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "recall": recall, "build": build}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -21,6 +21,28 @@ def test_a_line_for_the_agent_has_the_model_recall_an_item(stage, fake):
     assert page.evaluate("navigator.clipboard.readText()") == 'Call the tool recall with the id "Grep:90".'
 
 
+def test_an_original_is_recalled_with_the_next_pass_or_for_its_price_at_once(stage, fake):
+    page, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").press("Enter")
+    expect(panel).to_contain_text("Grep:90 comes back with the turn of the next pass.")
+    expect(panel).to_contain_text("it adds at most 1.4k tokens and costs $0.002")
+    expect(page.get_by_text("the recall of Grep:90")).to_be_visible()
+    panel.get_by_role("button", name="Recall Grep:90 at the next request").press("Enter")
+    expect(panel).to_contain_text("Grep:90 comes back with the session's next request.")
+    assert fake.asked == [("recall", {"items": ["Grep:90"], "now": now}) for now in (False, True)]
+    keep(page, "recall-item")
+
+
+def test_where_nothing_can_be_recalled_the_line_for_the_agent_stays(stage, fake):
+    stage.allow("status of 409")
+    words = "nothing can be recalled for the model here: the session runs with thinking"
+    fake.refuse["recall"] = fake_server.Refusal(409, "not_recallable", words)
+    _, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").click()
+    expect(panel.get_by_role("alert")).to_contain_text(words)
+    expect(panel.get_by_role("button", name="Copy a line that has the model recall it")).to_be_enabled()
+
+
 def test_an_item_is_pinned_and_unpinned(stage, fake):
     page, panel = item_panel(stage, fake)
     panel.get_by_role("button", name="Pin").click()
@@ -36,7 +58,7 @@ def test_a_pass_is_asked_for_after_its_price_was_said(stage, fake):
     expect(page.get_by_text("takes out at most 11k tokens")).to_be_visible()
     expect(page.get_by_text("it costs at most 21k tokens read anew, $0.024")).to_be_visible()
     page.get_by_role("button", name="Evict at the next request").click()
-    expect(page.get_by_text("A pass down to the floor is noted: with its next request.")).to_be_visible()
+    expect(page.get_by_text("A pass down to the floor is noted: the session's next request.")).to_be_visible()
     expect(page.get_by_text("waits for the session’s next turn: a pass")).to_be_visible()
     assert fake.asked == [("evict", {"now": False}), ("evict", {"now": True})]
 

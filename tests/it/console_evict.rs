@@ -5,15 +5,18 @@
 use plimsoll::config::{Backend, Config};
 use serde_json::{Value, json};
 
-use super::agent::{Agent as ChatAgent, metric, none_refused};
+use super::agent::{Agent as ChatAgent, none_refused, total};
 use super::console::{got, posted, served, through};
 use super::dialects::{Agent, DIALECTS, Provider, Reply, Sent, call, says};
 use super::openapi::Description;
 use super::recall::output;
 use super::support::Proxy;
 
+/// What was evicted because somebody asked for it.
+const ASKED: &str = "plimsoll_evicted_items_total{level=\"asked\"";
+
 /// A provider whose model calls `bash` with a new id in each turn.
-async fn working() -> Provider {
+pub async fn working() -> Provider {
     Provider::start(|_, sent: &Sent| -> Reply {
         let next = sent
             .calls()
@@ -30,7 +33,7 @@ async fn working() -> Provider {
 }
 
 /// One turn, whose call is answered at length. The name of the session.
-async fn turn(agent: &mut Agent) -> String {
+pub async fn turn(agent: &mut Agent) -> String {
     let answer = agent.ask().await;
     assert!(answer.status == 200 && answer.whole, "{}", answer.bytes);
     agent.keep(&answer);
@@ -68,7 +71,7 @@ fn whole(sent: &Sent) -> Vec<usize> {
 
 /// Each call of a request has a result.
 #[track_caller]
-fn paired(sent: &Sent) {
+pub fn paired(sent: &Sent) {
     for call in sent.calls() {
         assert!(sent.result(&call.id).is_some(), "{}", sent.body);
     }
@@ -143,8 +146,8 @@ async fn an_item_leaves_the_view_when_it_is_asked_for_and_nothing_goes_with_it()
                 (status, &refused["error"]["code"]),
                 (409, &json!("not_evictable"))
             );
-            let counted = metric(&proxy, "plimsoll_evicted_items_total{level=\"asked\"").await;
-            assert!(counted.is_some_and(|line| line.ends_with(" 1")));
+            let counted = total(&proxy, ASKED).await;
+            assert!((counted - 1.0).abs() < f64::EPSILON, "{counted}");
         }
     }
 }
@@ -180,11 +183,7 @@ async fn what_waits_is_taken_first_in_the_pass_that_comes_by_itself() {
     };
     assert!(moved(ids[2]), "{pass}");
     assert_eq!(got(&proxy, &path).await["waiting"]["evictions"], json!([]));
-    assert!(
-        metric(&proxy, "plimsoll_evicted_items_total{level=\"asked\"")
-            .await
-            .is_some()
-    );
+    assert!(total(&proxy, ASKED).await > 0.0);
     none_refused(&provider);
 }
 
@@ -192,7 +191,7 @@ async fn what_waits_is_taken_first_in_the_pass_that_comes_by_itself() {
 async fn what_may_never_be_evicted_is_refused_in_a_sentence() {
     let (_provider, proxy) = served(|own| {
         own.budget.ceiling = 40_000;
-        own.budget.protect_recent = plimsoll::turn::ProtectRecent::Tokens(1_500);
+        own.budget.protect_recent = plimsoll::turn::ProtectRecent::Tokens(3_000);
     })
     .await;
     let mut agent = ChatAgent::new(&proxy, false).told("go");
@@ -225,7 +224,7 @@ async fn what_may_never_be_evicted_is_refused_in_a_sentence() {
             "not_evictable",
             "no answer has followed it yet",
         ),
-        (bash(6), 409, "not_evictable", "newest 1500 tokens"),
+        (bash(6), 409, "not_evictable", "newest 3000 tokens"),
         (pinned.clone(), 409, "not_evictable", "unpin it first"),
         ("second-look".to_owned(), 409, "not_evictable", "it is open"),
         (

@@ -22,6 +22,7 @@ mod console_asks;
 mod console_evict;
 mod console_figures;
 mod console_load;
+mod console_recall;
 mod corners;
 mod counts;
 mod cuts;
