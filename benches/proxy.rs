@@ -1,6 +1,6 @@
 //! What the proxy adds to a request, against a bare axum + reqwest pass-through in the same run:
 //! p50 of whole exchanges over keep-alive connections, the three taken in turn; and the same of a
-//! plain append with fdatasync, which is what a durable turn can't cost less than. Last what the
+//! plain append with fdatasync, which is what a durable turn can't cost less than. Before that what the
 //! console adds to turns: nobody looks, a page reads what happens, or a page is told and never reads.
 //!
 //! `cargo bench --bench proxy`
@@ -148,12 +148,16 @@ async fn growing(addresses: &[SocketAddr], turns: usize) -> Vec<Duration> {
         list.push(json!({"role": "user", "content": format!("go on {turn}")}));
         let body = json!({"model": "gpt-4.1", "messages": list, "tools": tools});
         let body = Bytes::from(body.to_string());
-        for place in 0..urls.len() {
-            let at = (turn + place) % urls.len();
+        let count = urls.len();
+        let places = (0..count).cycle().skip(turn % count.max(1)).take(count);
+        for at in places {
+            let (Some(url), Some(times)) = (urls.get(at), times.get_mut(at)) else {
+                continue;
+            };
             let begun = Instant::now();
-            send(&client, &urls[at], &body).await;
+            send(&client, url, &body).await;
             if turn >= 20 {
-                times[at].push(begun.elapsed());
+                times.push(begun.elapsed());
             }
         }
         list.push(json!({"role": "assistant", "content": "done"}));
@@ -301,6 +305,7 @@ impl Raw {
 async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
+    console(upstream, directory.path()).await;
     let addresses = [
         bare(upstream).await,
         proxy(upstream, Backend::Memory, directory.path()).await,
@@ -328,5 +333,4 @@ async fn main() {
             ratio(sled)
         );
     }
-    console(upstream, directory.path()).await;
 }
