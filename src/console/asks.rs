@@ -357,9 +357,9 @@ impl<'a> Rules<'a> {
         self.free(item)?;
         let of_user = |one: &&StoryItem| one.role == StoryRole::User;
         let items = self.story.items.iter();
-        let before = items.clone().filter(of_user).filter(|one| one.no < item.no);
+        let mut before = items.clone().filter(of_user).filter(|one| one.no < item.no);
         let after = items.clone().filter(of_user).find(|one| one.no > item.no);
-        let from = before.last().map_or(ItemNo(0), |one| one.no);
+        let from = before.next_back().map_or(ItemNo(0), |one| one.no);
         let to = after.map_or(ItemNo(u32::MAX), |one| one.no);
         let within = |one: &StoryItem| one.no > from && one.no < to;
         let called = |one: &StoryItem| matches!(one.role, StoryRole::Call | StoryRole::Hidden);

@@ -55,7 +55,7 @@ pub fn may_speak(request: &Request, family: &Family) -> Result<(), NoExchange> {
         return Err(NoExchange::Demanded);
     }
     let holds = |field: &&str| memmem::find(&request.body, field.as_bytes()).is_some();
-    if SIGNATURES.iter().any(|field| holds(&field)) {
+    if SIGNATURES.iter().any(holds) {
         return Err(NoExchange::Signed);
     }
     Ok(())
