@@ -1,6 +1,7 @@
 //! What the proxy adds to a request, against a bare axum + reqwest pass-through in the same run:
 //! p50 of whole exchanges over keep-alive connections, the three taken in turn; and the same of a
-//! plain append with fdatasync, which is what a durable turn can't cost less than.
+//! plain append with fdatasync, which is what a durable turn can't cost less than. Before that what the
+//! console adds to turns: nobody looks, a page reads what happens, or a page is told and never reads.
 //!
 //! `cargo bench --bench proxy`
 
@@ -21,9 +22,11 @@ use futures_util::{StreamExt as _, stream};
 use plimsoll::cli::wire;
 use plimsoll::config::{Backend, Config};
 use plimsoll::ingress::{Edge, Server};
+use plimsoll::pipeline::ShownContent;
 use plimsoll::upstream::BaseUrl;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 const ANSWER: &str = r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11}}"#;
@@ -85,6 +88,17 @@ async fn bare(upstream: SocketAddr) -> SocketAddr {
 }
 
 async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -> SocketAddr {
+    let (address, _) = served(upstream, backend, data, |_| {}).await;
+    address
+}
+
+/// A proxy with settings of its own: where agents connect, and where its console is.
+async fn served(
+    upstream: SocketAddr,
+    backend: Backend,
+    data: &std::path::Path,
+    change: impl FnOnce(&mut Config),
+) -> (SocketAddr, SocketAddr) {
     let mut config = Config::default();
     config.server.listen.set_port(0);
     config.server.admin.set_port(0);
@@ -93,14 +107,90 @@ async fn proxy(upstream: SocketAddr, backend: Backend, data: &std::path::Path) -
     config.store.path = data.to_path_buf();
     // Nothing is evicted: the history is read, found and rendered whole.
     config.budget.ceiling = 10_000_000;
+    change(&mut config);
     let app = wire::app(&config).unwrap();
     let probes = wire::probes(&app, None);
     let server = Server::bind(Edge::new(config.server, app, [1; 32]), probes)
         .await
         .unwrap();
-    let address = server.listen_addr().unwrap();
+    let addresses = (server.listen_addr().unwrap(), server.admin_addr().unwrap());
     tokio::spawn(server.run(CancellationToken::new()));
-    address
+    addresses
+}
+
+/// A page that is told what happens. One that never reads takes as little as the system allows.
+async fn page(console: SocketAddr, reads: bool) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    if !reads {
+        socket.set_recv_buffer_size(4096).unwrap();
+    }
+    let mut stream = socket.connect(console).await.unwrap();
+    let head = format!("GET /api/events HTTP/1.1\r\nhost: {console}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).await.unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    stream
+}
+
+/// The p50 of the turns of one growing session at each address, taken in turn, and each first as often
+/// as the others.
+async fn growing(addresses: &[SocketAddr], turns: usize) -> Vec<Duration> {
+    let client = client();
+    let urls = addresses.iter();
+    let urls: Vec<String> = urls
+        .map(|a| format!("http://{a}/v1/chat/completions"))
+        .collect();
+    let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
+    let mut list: Vec<Value> = vec![json!({"role": "system", "content": "be brief"})];
+    let mut times = vec![Vec::new(); urls.len()];
+    for turn in 0..turns {
+        list.push(json!({"role": "user", "content": format!("go on {turn}")}));
+        let body = json!({"model": "gpt-4.1", "messages": list, "tools": tools});
+        let body = Bytes::from(body.to_string());
+        let count = urls.len();
+        let places = (0..count).cycle().skip(turn % count.max(1)).take(count);
+        for at in places {
+            let (Some(url), Some(times)) = (urls.get(at), times.get_mut(at)) else {
+                continue;
+            };
+            let begun = Instant::now();
+            send(&client, url, &body).await;
+            if turn >= 20 {
+                times.push(begun.elapsed());
+            }
+        }
+        list.push(json!({"role": "assistant", "content": "done"}));
+    }
+    times.into_iter().map(median).collect()
+}
+
+/// What the console adds to turns.
+async fn console(upstream: SocketAddr, data: &std::path::Path) {
+    let backend = Backend::Memory;
+    let withheld = |config: &mut Config| config.console.content = Some(ShownContent::Off);
+    let (off, _) = served(upstream, backend, data, withheld).await;
+    let (closed, _) = served(upstream, backend, data, |_| {}).await;
+    let (read, reads) = served(upstream, backend, data, |_| {}).await;
+    let (unread, never) = served(upstream, backend, data, |_| {}).await;
+    let (mut reader, _silent) = (page(reads, true).await, page(never, false).await);
+    tokio::spawn(async move {
+        let mut taken = vec![0; 64 << 10];
+        while reader.read(&mut taken).await.is_ok_and(|count| count > 0) {}
+    });
+    let all = growing(&[closed, off, read, unread], 800).await;
+    let [closed, off, read, unread] = all[..] else {
+        return;
+    };
+    let ratio = |time: Duration| time.as_secs_f64() / closed.as_secs_f64();
+    println!("a turn with no page open: {closed:?}");
+    for (name, time, goal) in [
+        ("console.content = \"off\"", off, "0.95 to 1.05"),
+        ("a page that reads", read, "-"),
+        ("a page that never reads", unread, "at most 1.05"),
+    ] {
+        println!("  {name}: {time:?}  ratio {:.2} (goal {goal})", ratio(time));
+    }
 }
 
 fn client() -> reqwest::Client {
@@ -215,6 +305,7 @@ impl Raw {
 async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let upstream = upstream().await;
+    console(upstream, directory.path()).await;
     let addresses = [
         bare(upstream).await,
         proxy(upstream, Backend::Memory, directory.path()).await,

@@ -106,6 +106,8 @@ export const api = {
   unpin: async (name, ids) => (await act(name, "unpin", { ids }, false)).json(),
   /** @param {string} name @param {import("./shapes").EvictAsk} ask @returns {Promise<import("./shapes").Waits>} */
   evict: async (name, ask) => (await act(name, "evict", ask)).json(),
+  /** @param {string} name @param {import("./shapes").RecallAsk} ask @returns {Promise<import("./shapes").Waits>} */
+  recall: async (name, ask) => (await act(name, "recall", ask)).json(),
   /** @param {string} name @param {import("./shapes").BuildAsk} ask @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Built>} */
   build: async (name, ask, stop) => (await act(name, "build", ask, true, stop)).json(),
   /**

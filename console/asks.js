@@ -1,4 +1,4 @@
-// What a person asks of a session: a pass, a pin. What costs something is asked for only after the price was
+// What a person asks of a session: a pass, an eviction, a recall, a pin. What costs something is asked for only after the price was
 // said. Owns these buttons and their words. Never decides whether it may be done: the server does.
 import { html } from "./lib.js";
 import { api } from "./api.js";
@@ -29,6 +29,23 @@ export function EvictNow({ d, off }) {
   return html`<div class="asknow"><button class="btn" disabled=${off || action.busy} onClick=${() => ask(false)}>Evict …</button>${action.said}</div>`;
 }
 
+/**
+ * That an item or an episode leaves the view: it waits for the next pass, and then has a button that has it done
+ * at the next request, with the price of that.
+ * @param {{ d: Data, off: boolean, id: string, children?: import("./lib.js").Shown }} props
+ */
+export function EvictItem({ d, off, id, children = "Evict" }) {
+  const action = useAction();
+  const ask = (/** @type {boolean} */ now) => action.run(async () => {
+    const asked = await api.evict(d.name, { items: [id], now });
+    d.again();
+    if (now) return `${id} leaves the view with ${asked.from}.`;
+    return html`${id} leaves the view with ${asked.from}. At the next request it takes out at most ${short(asked.tokens)} tokens and costs ${costOf(asked.cost)}.
+      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Evict ${id} at the next request</button></div>`;
+  });
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>${children}</button>${action.said}</div>`;
+}
+
 /** @param {{ d: Data, off: boolean, id: string, pinned: boolean }} props */
 export function PinButton({ d, off, id, pinned }) {
   const action = useAction();
@@ -38,6 +55,22 @@ export function PinButton({ d, off, id, pinned }) {
     return `${id} is ${pinned ? "no longer pinned" : "pinned"} ${asked.from}.`;
   });
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${ask}><${Icon} n="pin" s=${12}/>${pinned ? "Unpin" : "Pin"}</button>${action.said}</div>`;
+}
+
+/**
+ * That an original comes back into view: with the turn of the next pass, or at the next request for its price.
+ * @param {{ d: Data, off: boolean, id: string }} props
+ */
+export function RecallItem({ d, off, id }) {
+  const action = useAction();
+  const ask = (/** @type {boolean} */ now) => action.run(async () => {
+    const asked = await api.recall(d.name, { items: [id], now });
+    d.again();
+    if (now) return `${id} comes back with ${asked.from}.`;
+    return html`${id} comes back with ${asked.from}. At the next request it adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}.
+      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Recall ${id} at the next request</button></div>`;
+  });
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;
 }
 
 /** Words for the agent that have the model bring an original back. @param {{ id: string }} props */

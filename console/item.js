@@ -2,9 +2,9 @@
 // panel beside the view. Never holds a text after it is closed.
 import { html, useEffect, useRef } from "./lib.js";
 import { api } from "./api.js";
-import { PinButton, RecallWords } from "./asks.js";
+import { EvictItem, PinButton, RecallItem, RecallWords } from "./asks.js";
 import { full } from "./format.js";
-import { arrives, markAt, sizeAt } from "./history.js";
+import { arrives, isRecall, markAt, sizeAt } from "./history.js";
 import { Failed, useRead } from "./load.js";
 import { Ball, Copy, EpTag, NeedTag } from "./parts.js";
 import { to } from "./route.js";
@@ -25,7 +25,9 @@ export function ItemPanel({ d, item, turn, off, close }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const detail = read.value;
   const episode = item.episode === null ? null : d.session.episodes[item.episode];
-  const evicted = markAt(item, d.session.row.turn) !== "live";
+  const now = markAt(item, d.session.row.turn);
+  const evicted = now !== "live";
+  const stands = (now === "live" || now === "clipped") && (item.role === "call" || item.role === "assistant" || isRecall(item));
   const none = detail ? NONE[detail.content] : "…";
   const original = detail?.original ?? null;
   useEffect(() => { if (innerWidth <= 720) panel.current?.focus(); }, []);
@@ -37,8 +39,10 @@ export function ItemPanel({ d, item, turn, off, close }) {
     ${item.needed ? html`<p><${NeedTag} n=${item.needed}/>${item.needed.word ? html` <code>${item.needed.word}</code>` : null}</p>` : null}
     <div class="acts">
       ${item.role === "hidden" ? null : html`<${PinButton} d=${d} off=${off} id=${item.id} pinned=${item.pinned}/>`}
+      ${stands ? html`<${EvictItem} d=${d} off=${off} id=${item.id}/>` : null}
+      ${episode && episode.end !== null && episode.gone === null && item.role !== "user" ? html`<${EvictItem} d=${d} off=${off} id=${episode.name}>Evict its episode<//>` : null}
       <${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>
-      ${evicted && item.role !== "hidden" ? html`<${RecallWords} id=${item.id}/>` : null}</div>
+      ${evicted && item.role !== "hidden" ? html`<${RecallItem} d=${d} off=${off} id=${item.id}/><${RecallWords} id=${item.id}/>` : null}</div>
     ${detail?.arguments ? html`<div class="sub cap">arguments</div><pre class="code" tabindex="0">${detail.arguments}</pre>` : null}
     <div class="sub cap">original</div><pre class="code" tabindex="0">${original ?? none}</pre>
     ${detail?.shown ? html`<div class="sub cap">what the model was sent in its place</div><pre class="code" tabindex="0">${detail.shown}</pre>` : null}</div></aside>`;

@@ -59,6 +59,8 @@ function Standing({ d, off }) {
   const action = useAction();
   const waits = [
     ...(waiting.evict ? ["a pass"] : []),
+    ...(waiting.evictions.length ? [`the eviction of ${waiting.evictions.join(", ")}`] : []),
+    ...(waiting.recalls.length ? [`the recall of ${waiting.recalls.join(", ")}`] : []),
     ...(waiting.pins ? [count(waiting.pins, "change of pins", "changes of pins")] : []),
   ];
   const unpin = (/** @type {string} */ id) => action.run(async () => {

@@ -15,8 +15,8 @@ use crate::history::Readers;
 use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
-    AcceptedCredentials, ActiveSessions, App, AskedPins, Bodies, Erasing, Learned, Live,
-    ServingSettings, ShownContent, Windows,
+    AcceptedCredentials, ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live,
+    ServingSettings, SessionAsk, ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
@@ -74,7 +74,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         windows: Arc::new(Windows::new(config.upstream.ask_models)),
         paths: Paths::new(config.server.cache_memory),
         active: ActiveSessions::new(config.server.cache_memory),
-        asked_pins: AskedPins::default(),
+        asked: Asked::default(),
         erasing: Erasing::default(),
         live: Live::new(App::system_clock),
         bodies: Bodies::new(config.server.cache_memory, shown == ShownContent::Live),
@@ -147,7 +147,10 @@ pub fn probes(app: &Arc<App>, snapshots: Option<PathBuf>) -> Probes {
     Probes {
         metrics: Arc::new(move || metrics.metrics_text()),
         ready: Arc::new(move || readiness(&ready.store)),
-        pin: Arc::new(move |session, asks| pins.asked_pins.ask(session, asks)),
+        pin: Arc::new(move |session, asks| {
+            let asks = asks.into_iter().map(SessionAsk::Pin).collect();
+            pins.asked.ask(session, asks)
+        }),
         stats: Arc::new(move || counted.stats()),
         gc: Arc::new(move || swept.sweep()),
         snapshot: Arc::new(move |name| copied.snapshot_below(snapshots.as_deref(), name)),

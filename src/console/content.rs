@@ -186,13 +186,7 @@ fn stored(app: &App, known: &Known) -> Result<Option<Readable>, ConsoleError> {
         Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
         None => None,
     };
-    let newest = known.path.newest();
-    let dialect = newest.and_then(|record| record.facts.as_ref()?.dialect.clone());
-    let dialect = match dialect.as_deref() {
-        Some("responses") => Dialect::Responses,
-        Some("messages") => Dialect::Messages,
-        _ => Dialect::Chat,
-    };
+    let dialect = known.dialect();
     Ok(Some(Readable {
         body: request(dialect, &known.row.model, &units, tools.as_ref()),
         dialect,

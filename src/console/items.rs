@@ -160,11 +160,12 @@ pub fn detail(
     let arguments = call.and_then(|call| call.split_once(' ').map(|(_, rest)| rest.to_owned()));
     let mark = one.mark_at(turn);
     let moved = one.marks.iter().rev().find(|(at, _)| *at <= turn);
-    let passed = moved.filter(|(at, _)| {
-        let mut passes = session::passes(&known.path);
-        passes.any(|(entry, _)| entry.record.turn == *at)
+    let passed = moved.and_then(|(at, _)| {
+        let passes = session::passes(&known.path);
+        let mut of_turn = passes.filter(|(entry, _)| entry.record.turn == *at);
+        of_turn.next().map(|place| (*at, session::trigger(place)))
     });
-    let (why, reason) = why(one, turn, mark, passed.is_some());
+    let (why, reason) = why(one, turn, mark, passed.map(|(_, trigger)| trigger));
     let need = needed.and_then(|needed| needed.of(one.no));
     Ok(json!({
         "item": item(known, one, need, label.as_ref(), source.has_texts()),
@@ -175,19 +176,25 @@ pub fn detail(
         "shown": stub,
         "why": why,
         "reason": reason,
-        "pass": passed.map(|(at, _)| *at),
+        "pass": passed.map(|(at, _)| at),
         "content": source.name(),
     }))
 }
 
-/// Why an item differs between what the client sent and what the model was sent.
-fn why(one: &StoryItem, turn: u32, mark: Mark, passed: bool) -> (&'static str, String) {
+/// Why an item differs between what the client sent and what the model was sent. `passed` has the trigger of
+/// the pass that moved it, if one did.
+fn why(
+    one: &StoryItem,
+    turn: u32,
+    mark: Mark,
+    passed: Option<Option<&str>>,
+) -> (&'static str, String) {
     if one.turn > turn {
         return ("later", format!("it came in turn {}", one.turn));
     }
     if one.role == StoryRole::Hidden {
         let reason =
-            "the model marked its work or asked for an original; the agent never sees these calls";
+            "the model marked its work, or an original came back; the agent never sees these calls";
         return ("hidden", reason.to_owned());
     }
     let moved = one.marks.iter().rev().find(|(at, _)| *at <= turn);
@@ -195,12 +202,20 @@ fn why(one: &StoryItem, turn: u32, mark: Mark, passed: bool) -> (&'static str, S
         (Mark::Live, _) | (_, None) => ("same", "the same bytes on both sides".to_owned()),
         (mark, Some((at, _))) => {
             let left = left_of(mark);
-            if passed {
-                let reason = format!("the pass of turn {at} made room under the ceiling: {left}");
-                ("pass", reason)
-            } else {
-                let reason = format!("it was shortened as it came in turn {at}: {left}");
-                ("entry", reason)
+            match passed {
+                Some(Some("asked")) => {
+                    let reason = format!("an operator asked for the pass of turn {at}: {left}");
+                    ("pass", reason)
+                }
+                Some(_) => {
+                    let reason =
+                        format!("the pass of turn {at} made room under the ceiling: {left}");
+                    ("pass", reason)
+                }
+                None => {
+                    let reason = format!("it was shortened as it came in turn {at}: {left}");
+                    ("entry", reason)
+                }
             }
         }
     }

@@ -10,7 +10,9 @@ use super::error::ConsoleError;
 use super::needed::NeededLater;
 use crate::history::{self, Reads, usage_key};
 use crate::model::caches::{bounded, entry};
-use crate::model::{CacheName, Digest, LateReport, Parent, RecordId, SessionRow, TenantId};
+use crate::model::{
+    CacheName, Dialect, Digest, LateReport, Parent, RecordId, SessionRow, TenantId,
+};
 use crate::pipeline::App;
 use crate::session::path::Path;
 use crate::store::{Listed, Store};
@@ -55,6 +57,18 @@ impl Known {
     #[must_use]
     pub fn identity(&self) -> Digest {
         SessionRow::identity(TenantId(self.row.tenant), &self.row.session)
+    }
+
+    /// The wire format of its newest turn.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        let newest = self.path.newest();
+        let dialect = newest.and_then(|record| record.facts.as_ref()?.dialect.clone());
+        match dialect.as_deref() {
+            Some("responses") => Dialect::Responses,
+            Some("messages") => Dialect::Messages,
+            _ => Dialect::Chat,
+        }
     }
 
     /// The store that has its records.

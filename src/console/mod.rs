@@ -5,8 +5,10 @@
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
 //! brings texts where they may be shown. `rows`, `session`, `turns`, `items` and `overview`
-//! make the answers, `events` the stream of what happens, and `assets` holds the page itself.
+//! make the answers, `asks` notes what a person asks of a view, `events` is the stream of what
+//! happens, and `assets` holds the page itself.
 
+mod asks;
 pub mod assets;
 mod build;
 mod content;
@@ -279,7 +281,6 @@ impl Console {
         }
         let pinned = known.path.pins.items().iter();
         let pinned = pinned.filter_map(|no| Some(story.numbered(*no)?.id.clone()));
-        let (waiting, _) = self.app.asked_pins.of(&known.row.session);
         Ok(json!({
             "row": rows::shown(&known.row, &extras),
             "children": self.children(&known)?,
@@ -287,7 +288,7 @@ impl Console {
             "passes": passes,
             "parts": session::parts(&story, &known.path),
             "pins": pinned.collect::<Vec<String>>(),
-            "waiting": {"pins": waiting.len(), "evict": self.app.asked_pins.asks_pass(&known.row.session)},
+            "waiting": self.waiting(&known.row.session),
             "content": TextSource::of(&self.app, &known).name(),
         }))
     }
@@ -394,48 +395,6 @@ impl Console {
             found.map(Arc::new)
         };
         known.needed.get_or_init(find).clone()
-    }
-
-    /// Asks for a pass down to the floor with the session's next request.
-    ///
-    /// # Errors
-    /// As [`Self::session`], for what is not understood, and if there is nothing to evict.
-    pub fn evict(&self, named: Named<'_>, body: &[u8]) -> Answer {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct EvictAsk {
-            now: bool,
-        }
-        let ask: EvictAsk = serde_json::from_slice(body).map_err(|error| {
-            let message = format!("send a body like {{\"now\": true}}: {error}");
-            ConsoleError::new(400, "bad_body", message)
-        })?;
-        let known = self.read(named)?;
-        let sizes = known.row.sizes.filter(|sizes| !sizes.watched);
-        let above = sizes.and_then(|sizes| sizes.tokens_out.checked_sub(sizes.floor));
-        let Some(above) = above.filter(|above| *above > 0) else {
-            let message = "the view is not above its floor: a pass would take nothing out";
-            return Err(ConsoleError::new(409, "nothing_evictable", message));
-        };
-        if ask.now {
-            self.app.asked_pins.ask_pass(&known.row.session);
-        }
-        let from = if ask.now {
-            "the session's next request"
-        } else {
-            "the next pass, which comes by itself when the view would exceed its ceiling"
-        };
-        let prices = self.app.models.family(&known.row.model).prices;
-        let floor = sizes.map_or(0, |sizes| sizes.floor);
-        // At worst the provider reads anew all that is left, in place of reading it from its cache.
-        let units = crate::record::lossy(floor) * (prices.write - prices.read);
-        let usd = crate::tokens::Cost::usd(units, &prices);
-        Ok(json!({
-            "session": known.row.session,
-            "from": from,
-            "tokens": above,
-            "cost": {"tokens": floor, "units": units, "usd": usd},
-        }))
     }
 
     /// This session under other lines, as lines of JSON that `each` takes until it has enough.

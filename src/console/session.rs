@@ -60,6 +60,13 @@ pub fn passes(path: &Path) -> impl Iterator<Item = PassPlace<'_>> {
     })
 }
 
+/// What started a pass. None in records of earlier versions.
+#[must_use]
+pub fn trigger((entry, at): PassPlace<'_>) -> Option<&str> {
+    let hop = entry.record.hops.get(at)?;
+    hop.pass.as_deref().map(|pass| pass.trigger.as_str())
+}
+
 /// A pass as the list of passes shows it. `needed` is how many of its items were needed later.
 #[must_use]
 pub fn pass((entry, at): PassPlace<'_>, needed: Option<usize>) -> Value {

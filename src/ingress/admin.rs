@@ -21,7 +21,7 @@ use super::errors;
 use super::origin::OriginGuard;
 use super::store_work::{self, CountStore, EraseFromStore, OneAtATime, SnapshotStore, SweepStore};
 use crate::console::Console;
-use crate::pipeline::TooManyPins;
+use crate::pipeline::TooManyAsks;
 use crate::turn::PinAsk;
 
 /// The content type of Prometheus' text format.
@@ -31,7 +31,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const ASKED_BYTES: usize = 16 << 10;
 
 /// Notes pins that are asked of a session, or says why it can't.
-pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), TooManyPins> + Send + Sync;
+pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), TooManyAsks> + Send + Sync;
 
 /// What the admin listener asks other parts.
 #[derive(Clone)]

@@ -47,6 +47,7 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
         .route("/api/sessions/{session}/build", post(build))
         .route("/api/sessions/{session}/evict", post(evict))
+        .route("/api/sessions/{session}/recall", post(recall))
         .route("/api/sessions/{session}/whatif", post(what_if))
         .route("/api/events", get(events))
 }
@@ -245,13 +246,33 @@ async fn evict(
     uri: Uri,
     body: Body,
 ) -> Response {
+    noted(admin, session, uri, body, Console::evict).await
+}
+
+async fn recall(
+    State(admin): State<Admin>,
+    Path(session): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    noted(admin, session, uri, body, Console::recall).await
+}
+
+/// Asks for something that waits for a turn of the session.
+async fn noted(
+    admin: Admin,
+    session: String,
+    uri: Uri,
+    body: Body,
+    ask: fn(&Console, Named<'_>, &[u8]) -> Result<Value, ConsoleError>,
+) -> Response {
     let body = match question(body).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     let mut response = of_session(admin, session, uri, move |console, named, query| {
-        query.end("evict")?;
-        console.evict(named, &body)
+        query.end("what is asked of a session")?;
+        ask(console, named, &body)
     })
     .await;
     if response.status() == StatusCode::OK {

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
-use super::asked_pins::AskedPins;
+use super::asked::Asked;
 use super::bodies::Bodies;
 use super::erasing::Erasing;
 use super::find::Paths;
@@ -54,8 +54,8 @@ pub struct App {
     pub paths: Paths,
     /// Sessions that were served lately.
     pub active: ActiveSessions,
-    /// Pins that an operator asked for and that wait for a turn.
-    pub asked_pins: AskedPins,
+    /// What an operator asked of sessions and what waits for a turn.
+    pub asked: Asked,
     /// What was erased, so that no turn under way brings it back.
     pub erasing: Erasing,
     /// What happens, for those who look on.
@@ -115,7 +115,7 @@ impl App {
         self.paths.forget();
         self.memo.forget();
         self.active.forget(whose);
-        self.asked_pins.forget(whose);
+        self.asked.forget(whose);
         self.bodies.forget();
     }
 

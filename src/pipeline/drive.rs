@@ -316,7 +316,7 @@ impl Driver {
     /// comment if the client hears nothing else.
     async fn heartbeat(&mut self) -> Result<(), ClientGone> {
         self.client.held = Instant::now();
-        let hiding = !self.turn.state.pending.is_empty() || self.machine.waits();
+        let hiding = self.turn.state.settled() > 0 || self.machine.waits();
         self.open();
         if hiding {
             self.client.sender.send(HEARTBEAT).await?;

@@ -116,10 +116,7 @@ pub fn commit(
         let _held = leave.hold(&batch);
     }
     let ticket = store.commit(batch);
-    app.asked_pins.recorded(&session, state.pins_waited);
-    if state.pass_asked {
-        app.asked_pins.passed(&session);
-    }
+    app.asked.recorded(&session, &state.asks);
     Some(Committed {
         id,
         key,

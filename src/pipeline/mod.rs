@@ -28,14 +28,14 @@
 //!
 //! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`), of
-//! sessions in use (`active_sessions`), of their newest requests (`bodies`), of pins that wait for a turn
-//! (`asked_pins`), and of sessions that were erased while turns were under way (`erasing`). `live` tells
+//! sessions in use (`active_sessions`), of their newest requests (`bodies`), of what an operator asked of
+//! them (`asked`), and of sessions that were erased while turns were under way (`erasing`). `live` tells
 //! those who look on what happens.
 
 mod accepted_credentials;
 mod active_sessions;
 mod app;
-mod asked_pins;
+mod asked;
 mod bodies;
 mod drive;
 mod erasing;
@@ -73,7 +73,7 @@ use http::Response;
 pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
-pub use asked_pins::{AskedPins, TooManyPins};
+pub use asked::{Asked, SessionAsk, TooManyAsks};
 pub use bodies::{Bodies, LiveBody};
 pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};

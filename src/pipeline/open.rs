@@ -401,17 +401,20 @@ fn ready(
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();
     } else if state.terms.mode == Mode::Manage {
-        let (waiting, newest) = app.asked_pins.of(&session);
-        state.pins_waited = newest;
-        state.pass_asked = app.asked_pins.asks_pass(&session);
-        state.pin_asks.extend(waiting);
+        state.ask(app.asked.of(&session));
     }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
     injected.map_err(failed)?;
-    let prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
+    let mut prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
     reporter.account(state.ledger_terms(&tools));
     reporter.prepared(&state, &prepared);
+    let brought = reporter.timed(Phase::Intercept, || state.bring_back(&prepared, &tools));
+    if let Some(counted) = brought {
+        reporter.hidden(counted);
+        prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
+        reporter.prepared(&state, &prepared);
+    }
     let parent = record_place::parent_session(&place);
     reporter.session(session, parent);
     // The report is complete by now, so that a request that is forwarded is still reported in full.

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use super::app::App;
 use super::error::ProxyError;
 use super::managed_turn::ManagedTurn;
+use super::record_place;
 use crate::dialect::Purpose;
 use crate::model::{EditKind, Edits};
 use crate::record::{FailedStage, RetryReason};
@@ -108,6 +109,13 @@ pub(super) async fn send_another_view(
     turn: &mut ManagedTurn,
     refusal: Refusal,
 ) -> Result<HopAnswer, ProxyError> {
+    let refusal = match send_without_exchange(app, turn, &refusal).await {
+        None => refusal,
+        Some(answer) => match HopAnswer::of(answer?).await? {
+            HopAnswer::Accepted(response) => return Ok(HopAnswer::Accepted(response)),
+            HopAnswer::Refused(refusal) => refusal,
+        },
+    };
     let refusal = match send_without_suspects(app, turn, &refusal).await {
         None => refusal,
         Some(answer) => match HopAnswer::of(answer?).await? {
@@ -120,6 +128,32 @@ pub(super) async fn send_another_view(
         None => Ok(HopAnswer::Refused(refusal)),
         Some(answer) => HopAnswer::of(answer?).await,
     }
+}
+
+/// Sends a refused view without the exchange that an operator asked for, which the model did not have
+/// itself. Nothing is learned from that, and what was asked for is given up. Returns `None` if there is none.
+async fn send_without_exchange(
+    app: &App,
+    turn: &mut ManagedTurn,
+    (head, refusal): &Refusal,
+) -> Option<Result<Response<ResponseBody>, ProxyError>> {
+    let made = matches!(head.status.as_u16(), 400 | 422);
+    if !made || is_too_long(app, head.status, refusal) || !turn.state.take_back() {
+        return None;
+    }
+    let session = record_place::session(&turn.place, &turn.state);
+    tracing::warn!(%session, "the upstream refused a recall that an operator asked for: it is given up");
+    app.asked.refused(&session);
+    let without = turn.prepare(app, None).ok()?;
+    turn.reporter.retried(RetryReason::Edits);
+    turn.reporter.prepared(&turn.state, &without);
+    turn.prepared = without;
+    let answer = send(app, turn).await;
+    if let Ok(response) = &answer {
+        turn.reporter
+            .answered(response.status(), response.headers());
+    }
+    Some(answer)
 }
 
 /// Sends a refused view without the edits that it may have been refused for. Whether that is

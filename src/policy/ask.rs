@@ -220,6 +220,8 @@ label_set!(
         Clip => "clip",
         /// A new result that got a line about a loop.
         Loop => "loop",
+        /// What an operator asked to have evicted.
+        Asked => "asked",
         /// Reasoning traces of an expl.
         Reasoning => "reasoning",
         /// A result that occurs again later; a stub is left.

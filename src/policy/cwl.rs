@@ -309,6 +309,7 @@ fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
         | Level::Stub
         | Level::Skeleton
         | Level::Arguments
+        | Level::Asked
         | Level::Episode
         | Level::Open
         | Level::Ledger => false,

@@ -4,6 +4,7 @@
 
 mod admit;
 mod ask;
+mod asked;
 mod baselines;
 mod cwl;
 mod fresh;
@@ -22,6 +23,7 @@ mod work;
 mod zone;
 
 pub use ask::{AdmitSettings, EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
+pub use asked::{AskedItem, evict_asked};
 pub use fresh::brings_results;
 pub use ladder::{Ladder, LadderError, Rung, When};
 pub use levels::next_cut;

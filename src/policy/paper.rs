@@ -51,7 +51,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
 /// The first episode after the prologue (§4.3, prologue protection), which ends at the first
 /// `start`; without a `start` all episodes are prologue. If the model did not know `delimiter` from
 /// the first request on, what it did before is unannotated work, and no episode is prologue.
-fn prologue(ask: &PolicyAsk<'_>) -> EpisodeIndex {
+pub(super) fn prologue(ask: &PolicyAsk<'_>) -> EpisodeIndex {
     if !ask.config.prologue_until_start {
         return EpisodeIndex(0);
     }
@@ -170,6 +170,7 @@ impl<'a> PaperPass<'a> {
             | Level::Stub
             | Level::Skeleton
             | Level::Arguments
+            | Level::Asked
             | Level::Open
             | Level::Ledger => Vec::new(),
         }

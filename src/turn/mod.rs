@@ -11,12 +11,15 @@
 //!    (`tokens`); a pass, if `commit` says that one is due, by which `policy` evicts; the bytes (`render`).
 //!    `originals` reads the client's texts for passes and for texts of the proxy.
 //! 4. [`hidden::settle`] runs the hidden calls of an answer (`intercept` says what they mean) and turns it
-//!    into the hop that is recorded. `recall` brings back what was evicted; `bounded` limits what is
+//!    into the hop that is recorded. `recall` brings back what was evicted, and `brought` what an operator
+//!    asked for; `bounded` limits what is
 //!    kept of a call.
 //! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
 //!    look at it later.
 
+mod asked;
 mod bounded;
+mod brought;
 mod classes;
 pub mod ending;
 mod files;
@@ -37,6 +40,8 @@ pub mod state;
 pub mod text_results;
 pub mod told;
 
+pub use asked::{Asks, EvictAsk};
+pub use brought::{BringAsk, NoExchange, may_speak};
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};

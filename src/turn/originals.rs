@@ -436,19 +436,27 @@ impl OwnTexts<'_> {
         config: &policy::EvictionSettings,
         target: Target,
     ) -> Proposal {
+        self.asking(view, config, target, |ask| policy::propose(policy, ask))
+    }
+
+    /// Has `answer` answer the question what to do with a view.
+    pub fn asking(
+        &self,
+        view: &View,
+        config: &policy::EvictionSettings,
+        target: Target,
+        answer: impl FnOnce(&PolicyAsk<'_>) -> Proposal,
+    ) -> Proposal {
         let originals = self.originals;
         self.measured(|measure| {
-            policy::propose(
-                policy,
-                &PolicyAsk {
-                    view,
-                    config,
-                    measure,
-                    target,
-                    originals: &|item| originals.text(item),
-                    words: &|item| originals.words(self.reader, item),
-                },
-            )
+            answer(&PolicyAsk {
+                view,
+                config,
+                measure,
+                target,
+                originals: &|item| originals.text(item),
+                words: &|item| originals.words(self.reader, item),
+            })
         })
     }
 

@@ -299,7 +299,7 @@ impl<'a> Recalls<'a> {
         let view = self.written().view(&self.marked(), &self.state.marks);
         let (terms, config) = (&self.state.terms, &self.prepared.eviction);
         let written = self.written();
-        let proposal = written.pass(terms, Trigger::Ceiling, &view, config, target);
+        let proposal = written.pass(terms, Trigger::Ceiling, &view, config, target, None);
         *self.least.insert(proposal.size)
     }
 

@@ -22,12 +22,13 @@ impl OwnTexts<'_> {
             return None;
         }
         let entry = |rung: &Rung, _, _| rung.when == When::Entry;
-        let proposal = self.climb(terms, view, config, target, entry)?;
+        let proposal = self.climb(terms, view, config, target, None, entry)?;
         (!proposal.plan.is_empty()).then_some(proposal)
     }
 
-    /// What the rungs that are due in a pass would evict from a view. `trigger` is what started the
-    /// pass. If no rung is due, nothing goes, and what keeps the view above its ceiling is named.
+    /// What the rungs that are due in a pass would evict from a view, after what an operator asked to have
+    /// evicted `first`. `trigger` is what started the pass. If no rung is due, nothing goes, and what keeps
+    /// the view above its ceiling is named.
     pub fn pass(
         &self,
         terms: &Terms,
@@ -35,6 +36,7 @@ impl OwnTexts<'_> {
         view: &View,
         config: &EvictionSettings,
         target: Target,
+        first: Option<Proposal>,
     ) -> Proposal {
         let free = matches!(trigger, Trigger::Cold | Trigger::Guidance | Trigger::Asked);
         // A window that is not known is never full.
@@ -51,20 +53,21 @@ impl OwnTexts<'_> {
             When::Yellow => size > floor && zone(size) >= Zone::Yellow,
             When::Red => size > floor && zone(size) >= Zone::Red,
         };
-        self.climb(terms, view, config, target, due)
+        self.climb(terms, view, config, target, first, due)
             .unwrap_or_else(|| self.propose(Policy::None, view, config, target))
     }
 
-    /// Runs the rungs that `due` chooses, given the floor of each and the size before it.
+    /// Runs the rungs that `due` chooses, given the floor of each and the size before it, over what `all`
+    /// leaves.
     fn climb(
         &self,
         terms: &Terms,
         view: &View,
         asked: &EvictionSettings,
         target: Target,
+        mut all: Option<Proposal>,
         due: impl Fn(&Rung, u64, u64) -> bool,
     ) -> Option<Proposal> {
-        let mut all: Option<Proposal> = None;
         // What is kept binds the policies behind `keep` alone.
         let mut config = EvictionSettings {
             held: ItemSet::default(),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::asked::Asks;
 use super::bounded;
 use super::classes::Classes;
 use super::keep;
@@ -98,10 +99,8 @@ pub struct TurnState {
     pub known: Edits,
     /// What this turn is asked to pin.
     pub pin_asks: Vec<PinAsk>,
-    /// The number of the newest of those that wait for a turn which records them; 0 if none does.
-    pub pins_waited: u64,
-    /// Whether an operator asked for a pass before its first hop.
-    pub pass_asked: bool,
+    /// What an operator asked of the session, and what came of it so far.
+    pub asks: Asks,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.
@@ -224,8 +223,7 @@ impl TurnState {
             marks,
             known: Edits::default(),
             pin_asks,
-            pins_waited: 0,
-            pass_asked: false,
+            asks: Asks::default(),
             pins,
             pin_moves: Vec::new(),
             pin_report: PinReport::default(),
@@ -344,7 +342,7 @@ impl TurnState {
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             (config.held, loosened) = self.held(tools, &written, &view);
-            let proposal = written.pass(&self.terms, trigger, &view, &config, limits);
+            let proposal = self.proposed(&written, trigger, &view, &config, limits);
             pinned = proposal.pinned;
             if is_taken(trigger, &proposal, estimate, limits.ceiling) {
                 let after = written.after(&view, &proposal.plan);
@@ -384,6 +382,7 @@ impl TurnState {
             guided: None,
         };
         self.marks = planned.view.shared_marks();
+        self.asks.judged |= planned.pass.is_some() || trigger == Some(Trigger::Asked);
         self.pin_report = self.pins_held(&planned.view);
         Ok(Planned(planned))
     }

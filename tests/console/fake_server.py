@@ -63,7 +63,7 @@ class Fake(ThreadingHTTPServer):
         self.silent = False
         self.refuse = {}
         self.pins = set()
-        self.waiting = {"pins": 0, "evict": False}
+        self.waiting = {"pins": 0, "evict": False, "evictions": [], "recalls": []}
         self.asked = []
         self.faults = []
         self.readers = []
@@ -340,13 +340,26 @@ def unpin(server, body, name):
 
 
 def evict(server, body, name):
-    if body["now"]:
+    items = body.get("items", [])
+    if items:
+        server.waiting = {**server.waiting, "evictions": items}
+    elif body["now"]:
         server.waiting = {**server.waiting, "evict": True}
     return 202, "Waits", {
         "session": name,
-        "from": "with its next request" if body["now"] else "nothing is asked for",
+        "from": "the session's next request" if body["now"] else "the next pass",
         "tokens": 11_020,
         "cost": {"tokens": 21_300, "units": 19_000.0, "usd": 0.024},
+    }
+
+
+def recall(server, body, name):
+    server.waiting = {**server.waiting, "recalls": body["items"]}
+    return 202, "Waits", {
+        "session": name,
+        "from": "the session's next request" if body.get("now") else "the turn of the next pass",
+        "tokens": 1_380,
+        "cost": {"tokens": 1_380, "units": 1_725.0, "usd": 0.002},
     }
 
 
@@ -427,7 +440,7 @@ def points(server, body, name):
 
 
 READS = {(): session, ("turns",): turns, ("items",): items, ("items", 1): item, ("passes", 1): one_pass}
-ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "build": build}
+ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "recall": recall, "build": build}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -4,7 +4,7 @@ import json
 
 import fake_server
 import pytest
-from conftest import PHONE, keep, session_url, until
+from conftest import PHONE, SESSION, keep, session_url, until
 from playwright.sync_api import expect
 
 
@@ -19,6 +19,28 @@ def test_a_line_for_the_agent_has_the_model_recall_an_item(stage, fake):
     panel.get_by_role("button", name="Copy a line that has the model recall it").click()
     expect(panel.get_by_text("Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == 'Call the tool recall with the id "Grep:90".'
+
+
+def test_an_original_is_recalled_with_the_next_pass_or_for_its_price_at_once(stage, fake):
+    page, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").press("Enter")
+    expect(panel).to_contain_text("Grep:90 comes back with the turn of the next pass.")
+    expect(panel).to_contain_text("it adds at most 1.4k tokens and costs $0.002")
+    expect(page.get_by_text("the recall of Grep:90")).to_be_visible()
+    panel.get_by_role("button", name="Recall Grep:90 at the next request").press("Enter")
+    expect(panel).to_contain_text("Grep:90 comes back with the session's next request.")
+    assert fake.asked == [("recall", {"items": ["Grep:90"], "now": now}) for now in (False, True)]
+    keep(page, "recall-item")
+
+
+def test_where_nothing_can_be_recalled_the_line_for_the_agent_stays(stage, fake):
+    stage.allow("status of 409")
+    words = "nothing can be recalled for the model here: the session runs with thinking"
+    fake.refuse["recall"] = fake_server.Refusal(409, "not_recallable", words)
+    _, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").click()
+    expect(panel.get_by_role("alert")).to_contain_text(words)
+    expect(panel.get_by_role("button", name="Copy a line that has the model recall it")).to_be_enabled()
 
 
 def test_an_item_is_pinned_and_unpinned(stage, fake):
@@ -36,9 +58,53 @@ def test_a_pass_is_asked_for_after_its_price_was_said(stage, fake):
     expect(page.get_by_text("takes out at most 11k tokens")).to_be_visible()
     expect(page.get_by_text("it costs at most 21k tokens read anew, $0.024")).to_be_visible()
     page.get_by_role("button", name="Evict at the next request").click()
-    expect(page.get_by_text("A pass down to the floor is noted: with its next request.")).to_be_visible()
+    expect(page.get_by_text("A pass down to the floor is noted: the session's next request.")).to_be_visible()
     expect(page.get_by_text("waits for the session’s next turn: a pass")).to_be_visible()
     assert fake.asked == [("evict", {"now": False}), ("evict", {"now": True})]
+
+
+def test_an_item_is_evicted_in_the_next_pass_or_for_its_price_at_once(stage, fake):
+    one = next(
+        item
+        for item in reversed(fake.details[SESSION]["items"])
+        if item["role"] == "call" and not item["marks"]
+    )
+    page = stage.open(session_url(fake, "view", f"?turn=147&item={one['no']}"))
+    panel = page.get_by_role("complementary", name=f"Item {one['id']}")
+    # The keyboard alone does it.
+    panel.get_by_role("button", name="Evict", exact=True).press("Enter")
+    expect(panel).to_contain_text(f"{one['id']} leaves the view with the next pass.")
+    expect(panel).to_contain_text("takes out at most 11k tokens and costs at most 21k tokens read anew, $0.024")
+    expect(page.get_by_text(f"the eviction of {one['id']}")).to_be_visible()
+    now = panel.get_by_role("button", name=f"Evict {one['id']} at the next request")
+    now.focus()
+    page.keyboard.press("Enter")
+    expect(panel).to_contain_text(f"{one['id']} leaves the view with the session's next request.")
+    asks = [{"items": [one["id"]], "now": now} for now in (False, True)]
+    assert fake.asked == [("evict", ask) for ask in asks]
+    keep(page, "evict-item")
+
+
+def test_what_may_not_be_evicted_is_said_beside_the_item(stage, fake):
+    stage.allow("status of 409")
+    one = next(
+        item
+        for item in reversed(fake.details[SESSION]["items"])
+        if item["role"] == "call" and not item["marks"]
+    )
+    words = f"{one['id']} can't be evicted: it is pinned: unpin it first"
+    fake.refuse["evict"] = fake_server.Refusal(409, "not_evictable", words)
+    page = stage.open(session_url(fake, "view", f"?turn=147&item={one['no']}"))
+    panel = page.get_by_role("complementary", name=f"Item {one['id']}")
+    panel.get_by_role("button", name="Evict", exact=True).click()
+    expect(panel.get_by_role("alert")).to_contain_text(words)
+    expect(panel.get_by_role("alert")).to_contain_text("409 not_evictable")
+
+
+def test_what_stands_no_longer_or_is_a_users_has_no_button_to_evict_it(stage, fake):
+    page, panel = item_panel(stage, fake)
+    expect(panel.get_by_role("button", name="Copy original")).to_be_visible()
+    expect(panel.get_by_role("button", name="Evict", exact=True)).to_have_count(0)
 
 
 def test_a_refusal_is_said_as_the_server_says_it(stage, fake):

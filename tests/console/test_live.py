@@ -175,6 +175,26 @@ def test_an_eviction_at_once_is_a_pass_of_the_next_request(stage, played):
     assert after["passes"][-1]["trigger"] == "asked"
 
 
+def test_one_item_is_evicted_at_the_next_request_and_nothing_else(stage, played):
+    live, agent = played
+    before = session(live, agent)["row"]
+    items = live.api(f"sessions/{agent.session}/items?limit=5000")["items"]
+    item = next(one for one in items if one["role"] == "call" and not one["marks"])
+    page = stage.open(url(live, agent, "view", f"?item={item['no']}"))
+    panel = page.get_by_role("complementary", name=f"Item {item['id']}")
+    panel.get_by_role("button", name="Evict", exact=True).click()
+    expect(panel).to_contain_text(f"{item['id']} leaves the view with the next pass")
+    expect(page.get_by_text(f"the eviction of {item['id']}")).to_be_visible()
+    panel.get_by_role("button", name=f"Evict {item['id']} at the next request").click()
+    expect(panel).to_contain_text("leaves the view with the session's next request")
+    agent.tell(f"{TASK} Once more.").turn()
+    expect(page.get_by_text(f"Turn {before['turn'] + 1}", exact=True)).to_be_visible()
+    after = session(live, agent)
+    assert after["row"]["passes"] == before["passes"] + 1 and after["passes"][-1]["items"] == 1
+    assert live.api(f"sessions/{agent.session}/items/{item['no']}")["mark"] in ("masked", "trimmed")
+    assert after["waiting"]["evictions"] == []
+
+
 def results(body):
     return {m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"}
 

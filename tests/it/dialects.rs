@@ -259,6 +259,8 @@ pub struct Agent {
     pub tools: Vec<&'static str>,
     pub url: String,
     pub headers: Vec<(&'static str, String)>,
+    /// Further fields of the body.
+    pub fields: Vec<(&'static str, Value)>,
 }
 
 /// What an agent got.
@@ -292,6 +294,7 @@ impl Agent {
             tools: vec!["bash"],
             url: String::new(),
             headers: Vec::new(),
+            fields: Vec::new(),
         };
         agent.at(proxy);
         agent
@@ -344,6 +347,9 @@ impl Agent {
                 body["messages"] = self.history.clone().into();
                 body["max_tokens"] = 900.into();
             }
+        }
+        for (name, value) in &self.fields {
+            body[*name] = value.clone();
         }
         body.to_string()
     }

@@ -196,7 +196,7 @@ impl Driver {
             return;
         }
         // Nobody waits until the record is durable.
-        if self.answers.len() > self.turn.state.pending.len() {
+        if self.answers.len() > self.turn.state.settled() {
             drop(
                 self.turn
                     .commit(&self.app, &self.answers, TurnEnd::Upstream),

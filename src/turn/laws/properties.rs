@@ -11,7 +11,7 @@ use crate::commit::Floor;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
-use crate::turn::{PinAsk, RungSettings};
+use crate::turn::{BringAsk, EvictAsk, PinAsk, RungSettings};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
@@ -41,6 +41,10 @@ pub enum Event {
     Turn(Vec<Piece>),
     /// The next turn is asked to pin one of the ids that there are, or to lift its pin.
     Pin(prop::sample::Index, bool),
+    /// One of the ids that there are is asked to be evicted, in a pass of its own or in the next.
+    Evict(prop::sample::Index, bool),
+    /// One of the ids that there are is asked to be brought back.
+    Bring(prop::sample::Index),
     /// The client blanks the result at this place.
     Blank(prop::sample::Index),
     /// A turn that is cut at the hop cap, with text or with the proxy's own line.
@@ -80,6 +84,8 @@ fn event(edits: bool) -> impl Strategy<Value = Event> {
         20 => prop::collection::vec(piece(), 1..7).prop_map(Event::Turn),
         1 => (1_u8..4, any::<bool>()).prop_map(|(hops, said)| Event::Capped(hops, said)),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(id, set)| Event::Pin(id, set)),
+        2 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(id, now)| Event::Evict(id, now)),
+        2 => any::<prop::sample::Index>().prop_map(Event::Bring),
         edit => any::<prop::sample::Index>().prop_map(Event::Blank),
         edit => any::<prop::sample::Index>().prop_map(Event::Drop),
         edit => any::<prop::sample::Index>().prop_map(Event::Reword),
@@ -377,6 +383,18 @@ fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
                         PinAsk::Lift(id)
                     });
                 }
+            }
+            Event::Evict(place, now) => {
+                let ids = [sim.calls(), sim.ids()].concat();
+                if !ids.is_empty() {
+                    let (name, now) = (place.get(&ids).clone(), *now);
+                    sim.evictions.push(EvictAsk { name, now });
+                }
+            }
+            Event::Bring(place) => {
+                let ids = sim.ids();
+                let name = place.get(&ids).clone();
+                sim.recalls.push(BringAsk { name, now: true });
             }
             Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {
                 let mut message: Value = serde_json::from_str(&messages[at]).unwrap();

@@ -30,7 +30,7 @@ use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
-use crate::turn::{Classes, Overrides, PinAsk, ToolClasses};
+use crate::turn::{Asks, BringAsk, Classes, EvictAsk, Overrides, PinAsk, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
@@ -77,6 +77,10 @@ pub struct Sim {
     pub labels: Labels,
     /// What the next turn is asked to pin.
     pub pins: Vec<PinAsk>,
+    /// What is asked to be evicted, until a pass has judged it.
+    pub evictions: Vec<EvictAsk>,
+    /// What is asked to be brought back, until something was tried.
+    pub recalls: Vec<BringAsk>,
     /// Everything that was in view once and is not any longer.
     gone: HashSet<String>,
     /// Whether the client changed its history since the last hop.
@@ -128,6 +132,8 @@ impl Sim {
             prologue: false,
             labels: Labels::default(),
             pins: Vec::new(),
+            evictions: Vec::new(),
+            recalls: Vec::new(),
             gone: HashSet::new(),
             edited: false,
             aligned: Path::default(),
@@ -180,6 +186,14 @@ impl Sim {
         let mut state = self.state(&self.path, self.path.marks.clone());
         let mut answers: Vec<Answer> = Vec::new();
         let mut prepared = self.hop(&mut state);
+        if state.bring_back(&prepared, &self.tools()).is_some() {
+            let brought = state.pending[0].clone();
+            state.pending.clear();
+            self.recalled(&state, &prepared, &brought, false);
+            state.pending.push(brought);
+            prepared = self.hop(&mut state);
+        }
+        self.recalls.clone_from(&state.asks.recalls);
         if state.guide.is_waiting() && !state.injected.any() {
             // Nobody calls what nobody offers.
             unhidden(&mut said);
@@ -224,6 +238,9 @@ impl Sim {
             } else {
                 state.pending.push(hop);
             }
+        }
+        if state.asks.judged {
+            self.evictions.clear();
         }
     }
 
@@ -291,6 +308,11 @@ impl Sim {
         terms.prologue_until_start = self.prologue;
         let mut state = TurnState::new(request, shapes, heads, path.clone(), terms, &self.reader());
         state.marks = Arc::new(marks);
+        state.ask(Asks {
+            evictions: self.evictions.clone(),
+            recalls: self.recalls.clone(),
+            ..Asks::default()
+        });
         state.inject(&self.tools()).unwrap();
         state
     }
@@ -308,12 +330,12 @@ impl Sim {
     pub fn hop(&mut self, state: &mut TurnState) -> Prepared {
         let before = state.marks.clone();
         let pending = state.pending.clone();
-        let (guide, injected) = (state.guide, state.injected.clone());
+        let (guide, injected, judged) = (state.guide, state.injected.clone(), state.asks.judged);
         let prepared = state.prepare(&self.tools(), None).unwrap();
         if self.thorough {
             let path = Arc::new(self.decoded());
             let mut again = self.state(&path, Marks::clone(&before));
-            again.pending = pending;
+            (again.pending, again.asks.judged) = (pending, judged);
             // An earlier hop of the turn may have brought the guidance in.
             (again.guide, again.injected) = (guide, injected);
             again.add(&self.tools()).unwrap();

@@ -35,7 +35,7 @@ impl TurnState {
     /// Whether the hidden tools are offered. They are not if the upstream refuses them or their
     /// calls. The decision which tools are injected stays: the model may call what it finds in its
     /// history, and the tools may be offered again if another edit was the cause.
-    pub(super) fn offers(&self) -> bool {
+    pub(in crate::turn) fn offers(&self) -> bool {
         self.injected.any() && !self.refuses_tools()
     }
 

@@ -4,6 +4,7 @@
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger, Warmth};
 use crate::policy::{Proposal, Target};
+use crate::turn::asked;
 
 impl TurnState {
     /// What starts a pass before the next hop, if anything does.
@@ -29,7 +30,8 @@ impl TurnState {
             return Some(Trigger::Guidance);
         }
         // An operator knows what it costs.
-        if self.pass_asked && self.pending.is_empty() && size > limits.floor {
+        let first = self.pending.is_empty();
+        if first && ((self.asks.pass && size > limits.floor) || self.evicts_now()) {
             return Some(Trigger::Asked);
         }
         let warmth = Warmth {
@@ -39,7 +41,8 @@ impl TurnState {
             changed: self.changed(),
         };
         // Only the first hop: the hops after it follow within the time that a cache lasts.
-        let free = self.pending.is_empty() && size > limits.floor && commit::is_cold(&warmth);
+        let due = size > limits.floor || self.awaits_pass();
+        let free = first && due && commit::is_cold(&warmth);
         free.then_some(Trigger::Cold)
     }
 
@@ -68,6 +71,7 @@ pub(super) fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceili
     match trigger {
         Trigger::Emergency | Trigger::Guidance | Trigger::Asked => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
-        Trigger::Cold => worth,
+        // What an operator asked for is taken while that costs nothing.
+        Trigger::Cold => worth || asked::takes(proposal),
     }
 }

@@ -9,8 +9,9 @@ use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
 
 use super::{COUNTER, Sent, Sim, is_label, pointed, wire};
+use crate::commit::Trigger;
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{EvictionSettings, ItemSet, Order, Policy, Protection, Target};
+use crate::policy::{EvictionSettings, ItemSet, Level, Order, Policy, Protection, Target};
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -83,9 +84,15 @@ impl Sim {
         self.room_was_there(prepared, &context);
         let episodes = matches!(state.terms.ladder.main(), Policy::Cwl | Policy::CwlPaper);
         if episodes {
-            open_goes_last(state, prepared, before);
+            // A pass that an operator's words start takes what they name, and nothing else.
+            let (named, alone) = named(prepared);
+            if !named {
+                open_goes_last(state, prepared, before);
+            }
             self.descriptions(state, prepared, &messages);
-            to_the_floor(state, prepared, before);
+            if !alone {
+                to_the_floor(state, prepared, before);
+            }
             published(state, prepared, before);
         }
         self.resurrections(&gist);
@@ -208,6 +215,17 @@ impl Sim {
             );
         }
     }
+}
+
+/// Whether a pass took what an operator named, and whether that alone.
+fn named(prepared: &Prepared) -> (bool, bool) {
+    let Some((trigger, proposal)) = &prepared.pass else {
+        return (false, false);
+    };
+    let asked = |(_, level): &(Policy, Level)| *level == Level::Asked;
+    let alone = *trigger == Trigger::Asked;
+    assert!(!alone || proposal.gone.keys().all(asked), "{proposal:?}");
+    (proposal.gone.keys().any(asked), alone)
 }
 
 /// Between passes each request's messages extend the one before byte for byte.
