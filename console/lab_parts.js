@@ -93,7 +93,7 @@ export function Dollars({ models: recorded, prices }) {
   const unit = `A unit is the price of one plain input token; cached and written ones cost what “${prices}” says.`;
   if (!without.length) {
     const rates = [...new Map(models.map((m) => [m.name, m.usd_per_million]))].slice(0, 6);
-    return html`<p>${unit} Dollars are units at the list price in <code>config/models.toml</code>: ${rates.map(([name, rate], i) => `${i ? "; " : ""}${usd(rate, 2)} for a million (${name})`).join("")}.</p>`;
+    return html`<p>${unit} Dollars are units at the list price in <code>config/models.toml</code>: ${rates.map(([name, rate], i) => `${i ? "; " : ""}${usd(rate)} for a million (${name})`).join("")}.</p>`;
   }
   const nameless = without.find((m) => m.name === "recorded" && !named);
   const unknown = [...new Set(without.filter((m) => m !== nameless).map((m) => m.name))];

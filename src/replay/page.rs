@@ -67,7 +67,8 @@ impl ModelPrice {
     }
 
     fn json(&self) -> Value {
-        let million = self.unit.map(|unit| rounded(unit * 1e6));
+        // A price has few digits, and none of them is lost.
+        let million = self.unit.map(|unit| (unit * 1e12).round() / 1e6);
         json!({"name": self.name, "sessions": self.sessions, "usd_per_million": million})
     }
 }
@@ -140,34 +141,11 @@ fn by_ceiling(report: &Report, options: &Options) -> Vec<Value> {
     (0..options.ceilings.len()).map(at).collect()
 }
 
-/// The figures of one policy in the order of [`FIGURES`].
+/// The figures of one policy in the order of [`FIGURES`], with all of their digits: what is rounded twice may
+/// differ from what the table shows.
 fn row(policy: &Value) -> Value {
-    let figure = |name: &&str| match policy.get(*name) {
-        Some(Value::Number(number)) if number.is_f64() => {
-            let number = number.as_f64().unwrap_or(0.0);
-            json!(if *name == "usd" {
-                cents(number)
-            } else {
-                rounded(number)
-            })
-        }
-        Some(value) => value.clone(),
-        None => Value::Null,
-    };
+    let figure = |name: &&str| policy.get(*name).cloned().unwrap_or(Value::Null);
     FIGURES.iter().map(figure).collect()
-}
-/// A number with as many digits as a page shows.
-fn rounded(number: f64) -> f64 {
-    if number.abs() >= 100.0 {
-        number.round()
-    } else {
-        (number * 1e5).round() / 1e5
-    }
-}
-
-/// Dollars with as many digits as a page shows.
-fn cents(dollars: f64) -> f64 {
-    (dollars * 1e5).round() / 1e5
 }
 
 fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
@@ -314,13 +292,13 @@ mod tests {
         assert_eq!(names, ["first", "</script><b>"]);
         let session = &data["sessions"][0];
         let cost = FIGURES.iter().position(|name| *name == "cost").unwrap();
-        assert_eq!(session["rows"][1][cost], json!(24.69136));
-        assert_eq!(data["total"][1][cost], json!(49.38272));
+        assert_eq!(session["rows"][1][cost], json!(24.691_357_8));
+        assert_eq!(data["total"][1][cost], json!(49.382_715_6));
         let usd = FIGURES.iter().position(|name| *name == "usd").unwrap();
         assert_eq!(data["total"][1][usd], json!(2.0));
         for ceiling in [0, 1] {
-            assert_eq!(data["by_ceiling"][ceiling][1][cost], json!(24.69136));
-            assert_eq!(session["by_ceiling"][ceiling][1][cost], json!(12.34568));
+            assert_eq!(data["by_ceiling"][ceiling][1][cost], json!(24.691_357_8));
+            assert_eq!(session["by_ceiling"][ceiling][1][cost], json!(12.345_678_9));
         }
         let model = json!({"name": "gpt-5", "sessions": 2, "usd_per_million": 1.25});
         assert_eq!(data["models"], json!([model]));
