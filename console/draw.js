@@ -1,5 +1,6 @@
-// How numbers become places in a chart. Owns scales, ticks and paths, and thins a series to the pixel
-// columns that can show it: the lowest and the highest value of each. Never reads data, never colours.
+// How numbers become places in a chart. Owns scales, ticks, paths and the places of labels, and thins a
+// series to the pixel columns that can show it: the lowest and the highest value of each. Never reads data,
+// never colours.
 
 /** @typedef {number | null} Value */
 /** @typedef {(turn: number) => number} Scale */
@@ -25,15 +26,37 @@ export function turnAt(x, from, to, left, right) {
   return Math.max(from, Math.min(to, Math.round(from + share * (to - from))));
 }
 
+/** A step of 1, 2, 2.5 or 5 times a power of ten, at least `raw`. @param {number} raw */
+function roundStep(raw) {
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return ([1, 2, 2.5, 5, 10].find((s) => s * power >= raw * (1 - 1e-9)) ?? 10) * power;
+}
+
 /** Round values from 0 to `most`: steps of 1, 2, 2.5 or 5. @param {number} most @param {number} [about] */
 export function ticks(most, about = 5) {
   if (!(most > 0)) return [0];
-  const raw = most / about;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = ([1, 2, 2.5, 5, 10].find((s) => s * power >= raw) ?? 10) * power;
+  const step = roundStep(most / about);
   const out = [];
   for (let i = 0; i * step <= most * (1 + 1e-9); i += 1) out.push(i * step);
   return out;
+}
+
+/**
+ * Round values around a range that need not begin at 0, in steps of 1, 2, 2.5 or 5, the first at or below
+ * `low` and the last at or above `high`; and how many digits behind the point tell them apart.
+ * @param {number} low @param {number} high @param {number} [about]
+ */
+export function ticksBetween(low, high, about = 5) {
+  const span = high - low > 0 ? high - low : Math.abs(high) || 1;
+  const step = roundStep(span / about);
+  const out = [];
+  for (let i = Math.floor(low / step + 1e-9); out.length < 100; i += 1) {
+    out.push(Number((i * step).toPrecision(12)));
+    if (out.length > 1 && i * step >= high - step * 1e-9) break;
+  }
+  let digits = 0;
+  while (digits < 9 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6 * step * 10 ** digits) digits += 1;
+  return { ticks: out, digits };
 }
 
 /** Round turns between two, as many as a width has room for. @param {number} from @param {number} to @param {number} width */
@@ -152,4 +175,53 @@ export function events(turns, x, apartBy = 2) {
     else out.push({ turn, x: at, more: 0 });
   }
   return out;
+}
+
+/** @typedef {{ x: number, y: number, w: number, r: number, reach: number }} Labelled a point, the width of its label, its own radius, and how far from it the label may stand */
+/** @typedef {{ x: number, y: number, anchor: "start" | "middle" | "end", edge: number, far: boolean }} Placed */
+/** @typedef {[number, number, number, number]} Box left, top, right, bottom */
+
+/** How far from its point a label is tried. */
+const AWAY = [4, 12, 24, 38, 54, 72, 94, 118];
+const HIGH = 12;
+
+/**
+ * Places a label beside each point, so that it covers no point and no other label; those that come first
+ * choose first, and one that finds no place within `box` has none. `taken` is covered by something else.
+ * @param {Labelled[]} points @param {Box} box @param {Box[]} [taken] @returns {(Placed | null)[]}
+ */
+export function labels(points, box, taken = []) {
+  /** @type {Box[]} */
+  const covered = [...taken, ...points.map(({ x, y, r }) => /** @type {Box} */ ([x - r - 1, y - r - 1, x + r + 1, y + r + 1]))];
+  return points.map((point) => {
+    for (const away of AWAY) {
+      if (away > point.reach) break;
+      for (const spot of around(point, point.r + away)) {
+        const own = boxOf(spot, point.w);
+        const fits = own[0] >= box[0] && own[1] >= box[1] && own[2] <= box[2] && own[3] <= box[3];
+        if (!fits || covered.some((o) => own[2] > o[0] && own[0] < o[2] && own[3] > o[1] && own[1] < o[3])) continue;
+        covered.push(own);
+        const edge = spot.anchor === "start" ? own[0] - 1 : spot.anchor === "end" ? own[2] + 1 : spot.x;
+        return { ...spot, edge, far: away > 12 };
+      }
+    }
+    return null;
+  });
+}
+
+/** The places around a point. @param {Labelled} point @param {number} d @returns {Omit<Placed, "edge" | "far">[]} */
+function around({ x, y }, d) {
+  const s = d * 0.75;
+  return [
+    { x: x + d, y: y + 4, anchor: "start" }, { x: x - d, y: y + 4, anchor: "end" },
+    { x, y: y - d - 1, anchor: "middle" }, { x, y: y + d + 9, anchor: "middle" },
+    { x: x + s, y: y - s, anchor: "start" }, { x: x + s, y: y + s + 8, anchor: "start" },
+    { x: x - s, y: y - s, anchor: "end" }, { x: x - s, y: y + s + 8, anchor: "end" },
+  ];
+}
+
+/** What a label covers, with air around it. @param {Omit<Placed, "edge" | "far">} spot @param {number} w @returns {Box} */
+function boxOf({ x, y, anchor }, w) {
+  const left = anchor === "start" ? x : anchor === "end" ? x - w : x - w / 2;
+  return [left - 2, y - HIGH + 1, left + w + 2, y + 4];
 }

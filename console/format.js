@@ -19,6 +19,9 @@ export function short(n) {
   return `${(n / 1e6).toFixed(n < 9.95e6 ? 2 : 1)}M`;
 }
 
+/** A round value of a scale of tokens, with all of its digits: 12.5k, which `short` would call 13k. @param {number} n */
+export const tick = (n) => (n >= 9950 && n < 999500 ? `${Number((n / 1000).toPrecision(6))}k` : short(n));
+
 /** All digits, in groups of three. @param {Maybe} n */
 export const full = (n) => (known(n) ? Math.round(n).toLocaleString("en-US") : NONE);
 

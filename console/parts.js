@@ -92,8 +92,10 @@ export const Chip = ({ on, set, n, children }) => html`<button class="chip" aria
 
 /** What is under the pointer. @param {{ x: number, y: number, children: Shown }} props */
 export function Tip({ x, y, children }) {
-  const left = x > innerWidth - 360;
+  // It stands beside the pointer, on the side that has room; on a phone that is the wider one.
+  const left = x > Math.max(innerWidth - 360, innerWidth / 2);
   const style = {
+    maxWidth: `${Math.min(340, (left ? x : innerWidth - x) - 20)}px`,
     left: left ? "auto" : `${x + 14}px`,
     right: left ? `${innerWidth - x + 14}px` : "auto",
     top: `${Math.max(8, Math.min(y + 14, innerHeight - 260))}px`,

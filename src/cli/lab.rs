@@ -1,21 +1,19 @@
-//! What the commands on recorded sessions share: flags, the progress on a terminal, and limits of
-//! arguments. Owns these flags. Never measures anything.
+//! What the commands on recorded sessions share: flags, and limits of arguments. Owns these flags. Never
+//! measures anything.
 
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use parking_lot::Mutex;
 use plimsoll_scripted::plan::Habits;
 
 use super::agents::{Agent, Environment};
 use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
-use crate::replay::agents::RecordedUsage;
 use crate::replay::source::{self, Source};
-use crate::replay::{Annotate, Options, Pricing, Trace, TraceError, Watch};
+use crate::replay::{Annotate, Options, Pricing, TraceError};
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.
@@ -219,76 +217,6 @@ pub fn floor(text: &str) -> Result<Floor, String> {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
         Ok(_) | Err(_) => {
             Err("give auto, ceiling, or a fraction greater than 0 and at most 1".to_owned())
-        }
-    }
-}
-
-/// Writes to stderr what was skipped, and on a terminal the progress.
-pub struct ProgressBar {
-    terminal: bool,
-    /// Conversations whose usage was recorded, and its sum.
-    usage: Mutex<(usize, RecordedUsage)>,
-}
-
-impl Default for ProgressBar {
-    fn default() -> Self {
-        Self {
-            terminal: std::io::stderr().is_terminal(),
-            usage: Mutex::default(),
-        }
-    }
-}
-
-impl ProgressBar {
-    /// Removes the bar, and says what the sessions took when they were recorded, if that is known.
-    pub fn end(&self) {
-        if self.terminal {
-            self.say("\r\x1b[2K");
-        }
-        let (count, usage) = *self.usage.lock();
-        if count > 0 {
-            let RecordedUsage {
-                input,
-                cached,
-                output,
-            } = usage;
-            let share = 100.0 * cached as f64 / input.max(1) as f64;
-            self.say(&format!(
-                "providers reported for {count} of the conversations: {input} tokens of input, {share:.0} % of them cached, and {output} of output\n"
-            ));
-        }
-    }
-
-    fn say(&self, text: &str) {
-        // A stderr that is gone is no reason to stop.
-        let _unsaid = std::io::stderr().lock().write_all(text.as_bytes());
-    }
-}
-
-impl Watch for ProgressBar {
-    fn read(&self, trace: &Trace) {
-        if let Some(usage) = trace.usage {
-            let mut sum = self.usage.lock();
-            *sum = (sum.0 + 1, sum.1.plus(usage));
-        }
-        let Some(first) = trace.skipped.first() else {
-            return;
-        };
-        let (name, count) = (&trace.name, trace.skipped.len());
-        let clear = if self.terminal { "\r\x1b[2K" } else { "" };
-        self.say(&format!(
-            "{clear}{name}: {count} lines are not chat messages and were skipped; the first is line {first}\n"
-        ));
-    }
-
-    fn done(&self, files: usize, of: usize) {
-        const WIDTH: usize = 30;
-        if self.terminal {
-            let full = WIDTH * files / of.max(1);
-            let bar: String = (0..WIDTH)
-                .map(|at| if at < full { '█' } else { '░' })
-                .collect();
-            self.say(&format!("\r\x1b[2K{bar} {files}/{of} sessions"));
         }
     }
 }

@@ -20,6 +20,8 @@ mod logs;
 mod output;
 mod pages;
 #[cfg(feature = "lab")]
+mod progress;
+#[cfg(feature = "lab")]
 mod replay;
 mod serve;
 mod sessions;

@@ -6,13 +6,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, ceiling, floor, not_empty, rising};
 use super::output::write;
+use super::progress::ProgressBar;
 use super::views::ViewsArgs;
 use crate::commit::Floor;
+use crate::console::assets::alone;
 use crate::policy::Ladder;
 use crate::replay::explain::{self, ExplainError};
-use crate::replay::{Lab, Options, Source, html, json, table, views};
+use crate::replay::{Lab, Options, Source, json, page, table, views};
+
+/// What the page says where no scripts run.
+const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
+    the table that <code>plimsoll replay</code> prints, and in its <code>--json</code> file.";
 
 /// Replays recorded sessions through the code that serves, once for each policy, and compares what
 /// would have been sent, what it would have cost, and what would have been missing.
@@ -100,7 +106,9 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
     }
     if let Some(file) = &args.html {
-        write(file, &html::page(&report, lab.options()))?;
+        let data = page::report(&report, lab.options());
+        let title = "policies on recorded sessions";
+        write(file, &alone::page(title, "lab_replay.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,10 +6,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, ProgressBar, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, ceiling, floor, not_empty, rising};
 use super::output::write;
+use super::progress::ProgressBar;
 use crate::commit::Floor;
-use crate::replay::{Options, advice, surface as drawn, tune};
+use crate::console::assets::alone;
+use crate::replay::{Options, advice, page, tune};
+
+/// What the page says where no scripts run.
+const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
+    the table that <code>plimsoll tune</code> prints, and in its <code>--json</code> file.";
 
 /// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
 /// keeps, and recommends one.
@@ -40,9 +46,12 @@ pub struct TuneArgs {
 pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     let sources = args.lab.sources()?;
     let mut options = args.lab.options()?;
+    let progress = ProgressBar::default();
     // Without named ceilings, those to try follow from the sizes of the sessions.
     options.ceilings = if args.ceilings.is_empty() {
-        tune::ceilings(&tune::sizes(&options, &sources)?)
+        let sizes = tune::sizes(&options, &sources, &progress);
+        progress.clear();
+        tune::ceilings(&sizes?)
     } else {
         rising(&args.ceilings)
     };
@@ -52,7 +61,6 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
         pricing,
         ..
     } = options.clone();
-    let progress = ProgressBar::default();
     let surface = tune::sweep(options, &floors, &sources, &progress);
     progress.end();
     let surface = surface?;
@@ -64,7 +72,9 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
         write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
     }
     if let Some(file) = &args.html {
-        write(file, &drawn::page(&surface, &pricing.name))?;
+        let data = page::surface(&surface, &pricing);
+        let title = "ceilings and floors on recorded sessions";
+        write(file, &alone::page(title, "lab_tune.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,9 @@
 //! The files of the page, which the binary holds. Owns their types and the rules under which a browser
 //! runs them. Never reads a file of the machine.
 
+#[cfg(feature = "lab")]
+pub mod alone;
+
 use include_dir::{Dir, include_dir};
 
 /// The directory `console/` of the sources.

@@ -71,6 +71,19 @@ impl Pricing {
             cache,
         })
     }
+
+    /// What a unit of a session is in dollars: a plain input token of the model that these prices are of,
+    /// or else of the model that the session was recorded with. None if no price of it is known.
+    #[must_use]
+    pub fn unit(&self, recorded: &str) -> Option<f64> {
+        let named = self.family.name != Family::default().name;
+        let prices = if named {
+            &self.family.prices
+        } else {
+            &Models::builtin().family(recorded).prices
+        };
+        tokens::Cost::usd(1.0, prices)
+    }
 }
 
 /// One request as a cache sees it, in tokens.

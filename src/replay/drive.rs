@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::anchors::Needs;
+use super::cache::Pricing;
 use super::contender::Contender;
 use super::outcome::{Played, SessionOutcome};
 use super::plans::Plans;
@@ -184,13 +185,15 @@ fn times(messages: &[TraceMessage], at: usize) -> (u64, u64) {
     (asked, answered.unwrap_or(asked))
 }
 
-/// A session's result.
+/// A session's result, in dollars too where its price is known.
 #[must_use]
-pub fn outcome(trace: &Trace, played: &PlayedSession<'_>) -> SessionOutcome {
+pub fn outcome(trace: &Trace, played: &PlayedSession<'_>, pricing: &Pricing) -> SessionOutcome {
+    let unit = pricing.unit(&trace.model);
     let mut policies: Vec<Played> = Vec::new();
     for player in &played.players {
         let name = player.contender.ladder.to_string();
-        let run = player.run.clone();
+        let mut run = player.run.clone();
+        run.outcome.price(unit);
         match policies.iter_mut().find(|played| played.policy == name) {
             Some(played) => played.runs.push(run),
             None => policies.push(Played {
@@ -201,6 +204,8 @@ pub fn outcome(trace: &Trace, played: &PlayedSession<'_>) -> SessionOutcome {
     }
     SessionOutcome {
         name: trace.name.clone(),
+        model: trace.model.clone(),
+        unit,
         tokens: played.tokens,
         tools: trace.tools_from,
         policies,

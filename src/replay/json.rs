@@ -64,7 +64,8 @@ fn session(session: &SessionOutcome) -> Value {
     })
 }
 
-/// The figures of one policy. `cost` is in units of one plain input token, times in microseconds,
+/// The figures of one policy. `cost` is in units of one plain input token, `usd` the same in dollars
+/// or null where a price is not known, times in microseconds,
 /// shares in 0..=1; a share of nothing is 1 where something is kept, else 0. The shares' own
 /// counts and the interval stand beside them.
 #[must_use]
@@ -83,6 +84,7 @@ pub fn policy(name: &str, outcome: &Outcome) -> Value {
         "prefix_breaks": outcome.breaks,
         "cached_share": outcome.cached_share(),
         "cost": outcome.cost,
+        "usd": outcome.dollars(),
         "retention_visible": outcome.visible.kept(),
         "retention_recoverable": outcome.recoverable.kept(),
         "retention_lines": outcome.lines.kept(),

@@ -11,12 +11,12 @@ mod contender;
 mod drive;
 pub(crate) mod explain;
 mod holdings;
-pub(crate) mod html;
 pub(crate) mod json;
 mod later;
 mod message_text;
 mod named;
 pub(crate) mod outcome;
+pub(crate) mod page;
 mod plans;
 mod player;
 pub mod sample;
@@ -25,7 +25,6 @@ mod sent;
 mod shown;
 pub mod source;
 mod standin;
-pub(crate) mod surface;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -181,8 +180,19 @@ impl Lab {
     /// # Errors
     /// [`ReplayError`] where a message of it can't be sent.
     pub fn session(&self, trace: &Trace) -> Result<SessionOutcome, ReplayError> {
-        let played = drive::play(self, trace, &self.contenders, None)?;
-        Ok(drive::outcome(trace, &played))
+        self.followed(trace, &mut |_| {})
+    }
+
+    /// The same, where somebody is told how much of it is played, from 0 to 1.
+    fn followed(
+        &self,
+        trace: &Trace,
+        far: &mut dyn FnMut(f64),
+    ) -> Result<SessionOutcome, ReplayError> {
+        let all = trace.messages.len().max(1) as f64;
+        let mut each = |at: usize, _: &[player::Player<'_>]| far(at as f64 / all);
+        let played = drive::watched(self, trace, &self.contenders, None, &mut each)?;
+        Ok(drive::outcome(trace, &played, &self.options.pricing))
     }
 
     /// Plays one session for the first policy at the first ceiling, and tells which evicted items were
@@ -214,7 +224,13 @@ impl Lab {
         let mut order: Vec<usize> = (0..sources.len()).collect();
         // The largest first: the last to end are short then.
         order.sort_by_cached_key(|at| std::cmp::Reverse(sources.get(*at).map_or(0, Source::bytes)));
-        let one = |at: usize| sources.get(at).map(|source| self.source(source, watch));
+        let bytes: Vec<u64> = sources.iter().map(Source::bytes).collect();
+        let all = bytes.iter().sum::<u64>().max(1) as f64;
+        let one = |at: usize| {
+            let weight = bytes.get(at).map_or(0.0, |bytes| *bytes as f64 / all);
+            let source = sources.get(at)?;
+            Some(self.source(source, (at, weight), watch))
+        };
         let done = across(self.options.threads, &order, &one, watch);
         let mut report = Report::default();
         for one in done.into_iter().flatten() {
@@ -229,18 +245,38 @@ impl Lab {
     }
 
     /// What became of the conversations of a source.
-    fn source(&self, source: &Source, watch: &dyn Watch) -> Result<Vec<One>, ReplayError> {
+    fn source(
+        &self,
+        source: &Source,
+        (at, weight): (usize, f64),
+        watch: &dyn Watch,
+    ) -> Result<Vec<One>, ReplayError> {
         let traces = source.read()?;
-        traces.iter().map(|trace| self.one(trace, watch)).collect()
+        let all = traces.len().max(1) as f64;
+        let one = |(before, trace): (usize, &Trace)| {
+            watch.read(trace);
+            self.one(trace, &mut |part| {
+                watch.plays(&Playing {
+                    source: at,
+                    name: &trace.name,
+                    weight,
+                    part: (before as f64 + part) / all,
+                });
+            })
+        };
+        traces.iter().enumerate().map(one).collect()
     }
 
-    fn one(&self, trace: &Trace, watch: &dyn Watch) -> Result<One, ReplayError> {
-        watch.read(trace);
-        if self.size(trace)? < self.options.min_tokens {
-            return Ok(One::Short);
-        }
-        let played = self.session(trace)?;
-        Ok(One::Played(Box::new(played)))
+    fn one(&self, trace: &Trace, far: &mut dyn FnMut(f64)) -> Result<One, ReplayError> {
+        far(0.0);
+        let long = self.size(trace)? >= self.options.min_tokens;
+        let one = if long {
+            One::Played(Box::new(self.followed(trace, far)?))
+        } else {
+            One::Short
+        };
+        far(1.0);
+        Ok(one)
     }
 }
 
@@ -254,6 +290,7 @@ fn across<T: Send>(
 ) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::default();
+    watch.done(0, order.len());
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, order.len().max(1)) {
             scope.spawn(|| {
@@ -281,12 +318,28 @@ enum One {
 pub trait Watch: Sync {
     /// A conversation was read.
     fn read(&self, trace: &Trace);
+    /// A conversation is played so far.
+    fn plays(&self, playing: &Playing<'_>);
     /// So many files of all are done.
     fn done(&self, files: usize, of: usize);
+}
+
+/// A conversation that is played, and how far it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Playing<'a> {
+    /// The place of its file among all.
+    pub source: usize,
+    /// Its name.
+    pub name: &'a str,
+    /// The file's share of the bytes of all.
+    pub weight: f64,
+    /// How much of the file is played, from 0 to 1.
+    pub part: f64,
 }
 
 /// Nobody does.
 impl Watch for () {
     fn read(&self, _trace: &Trace) {}
+    fn plays(&self, _playing: &Playing<'_>) {}
     fn done(&self, _files: usize, _of: usize) {}
 }

@@ -76,6 +76,10 @@ pub struct Outcome {
     pub cached: u64,
     /// Input and what the policy had the model write, in units of one plain input token.
     pub cost: f64,
+    /// The same in dollars, of sessions whose price is known.
+    pub usd: f64,
+    /// What of `cost` is of sessions whose price is not known.
+    pub unpriced: f64,
     /// Distinctive strings that calls needed of what was said before, and those still visible.
     pub visible: Share,
     /// The same, and those visible or named in the view by an item or its episode.
@@ -108,12 +112,28 @@ impl Outcome {
         self.breaks += other.breaks;
         self.cached += other.cached;
         self.cost += other.cost;
+        self.usd += other.usd;
+        self.unpriced += other.unpriced;
         self.visible.add(other.visible);
         self.recoverable.add(other.recoverable);
         self.lines.add(other.lines);
         self.passages.add(other.passages);
         self.refetches += other.refetches;
         self.nanos += other.nanos;
+    }
+
+    /// Takes in what a unit is in dollars.
+    pub fn price(&mut self, unit: Option<f64>) {
+        (self.usd, self.unpriced) = match unit {
+            Some(unit) => (self.cost * unit, 0.0),
+            None => (0.0, self.cost),
+        };
+    }
+
+    /// The cost in dollars. None if a price is missing.
+    #[must_use]
+    pub fn dollars(&self) -> Option<f64> {
+        (self.unpriced <= 0.0).then_some(self.usd)
     }
 
     /// The mean share that was pruned of requests that would have been above the ceiling.
@@ -199,6 +219,10 @@ impl Played {
 pub struct SessionOutcome {
     /// The session's name.
     pub name: String,
+    /// The model that it was recorded with.
+    pub model: String,
+    /// What a unit is in dollars, if that is known.
+    pub unit: Option<f64>,
     /// Tokens of its texts, tool names and arguments, reasoning left out.
     pub tokens: u64,
     /// Where its tools come from.
@@ -220,9 +244,22 @@ impl Report {
     /// Each policy by name with its sum over sessions and ceilings.
     #[must_use]
     pub fn policies(&self) -> Vec<(&str, Outcome)> {
+        self.sums(Played::outcome)
+    }
+
+    /// The same at one of the ceilings, by its place.
+    #[must_use]
+    pub fn policies_at(&self, ceiling: usize) -> Vec<(&str, Outcome)> {
+        self.sums(|played| {
+            let run = played.runs.get(ceiling);
+            run.map(|run| run.outcome).unwrap_or_default()
+        })
+    }
+
+    fn sums(&self, of: impl Fn(&Played) -> Outcome) -> Vec<(&str, Outcome)> {
         let mut sums: Vec<(&str, Outcome)> = Vec::new();
         for played in self.sessions.iter().flat_map(|session| &session.policies) {
-            let outcome = played.outcome();
+            let outcome = of(played);
             match sums.iter_mut().find(|(name, _)| *name == played.policy) {
                 Some((_, sum)) => sum.add(&outcome),
                 None => sums.push((&played.policy, outcome)),
@@ -274,6 +311,24 @@ mod tests {
         assert_eq!(sum.prune_rate(), 0.5);
         assert_eq!(Outcome::default().prune_rate(), 0.0);
         assert_eq!(Outcome::default().visible.kept(), 1.0);
+    }
+
+    #[test]
+    fn a_sum_with_a_part_without_a_price_is_none_in_dollars() {
+        let one = |cost, unit| {
+            let mut one = Outcome {
+                cost,
+                ..Outcome::default()
+            };
+            one.price(unit);
+            one
+        };
+        let mut sum = one(4e6, Some(5e-6));
+        sum.add(&one(1e6, Some(1e-6)));
+        assert_eq!(sum.dollars(), Some(21.0));
+        sum.add(&one(2e6, None));
+        assert_eq!(sum.dollars(), None);
+        assert_eq!((sum.usd, sum.unpriced), (21.0, 2e6));
     }
 
     proptest! {

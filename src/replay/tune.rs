@@ -4,6 +4,7 @@
 
 use super::contender::Contender;
 use super::outcome::{Outcome, Report};
+use super::page::ModelPrice;
 use super::{Lab, Options, ReplayError, Source, Watch};
 use crate::commit::Floor;
 use crate::policy::{Ladder, Policy};
@@ -68,6 +69,8 @@ pub struct Surface {
     pub sessions: usize,
     /// Sessions that were left out because they are too short.
     pub short: usize,
+    /// The models that the sessions were recorded with.
+    pub models: Vec<ModelPrice>,
 }
 
 /// What to take, by its place in [`Surface::cells`].
@@ -124,12 +127,18 @@ fn two_digits(tokens: f64) -> u32 {
 ///
 /// # Errors
 /// [`ReplayError`] where a file or a message can't be read.
-pub fn sizes(options: &Options, sources: &[Source]) -> Result<Vec<u64>, ReplayError> {
+pub fn sizes(
+    options: &Options,
+    sources: &[Source],
+    watch: &dyn Watch,
+) -> Result<Vec<u64>, ReplayError> {
     let lab = Lab::among(options.clone(), Vec::new())?;
-    let size = |source: &Source| -> Result<Vec<u64>, ReplayError> {
+    let size = |(at, source): (usize, &Source)| -> Result<Vec<u64>, ReplayError> {
+        watch.done(at, sources.len());
         source.read()?.iter().map(|trace| lab.size(trace)).collect()
     };
-    let sizes = sources.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+    let sizes = sources.iter().enumerate().map(size);
+    let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
     let long = sizes
         .into_iter()
         .flatten()
@@ -175,6 +184,7 @@ impl Surface {
             untouched: Outcome::default(),
             sessions: report.sessions.len(),
             short: report.short,
+            models: ModelPrice::of(report),
         };
         for played in report.sessions.iter().flat_map(|session| &session.policies) {
             if played.policy == Policy::None.name() {

@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The figures that every policy has.
-const FIGURES: [&str; 18] = [
+const FIGURES: [&str; 19] = [
     "requests",
     "tokens_sent",
     "peak",
@@ -38,6 +38,7 @@ const FIGURES: [&str; 18] = [
     "prefix_breaks",
     "cached_share",
     "cost",
+    "usd",
     "retention_visible",
     "retention_recoverable",
     "retention_lines",
@@ -290,8 +291,7 @@ fn a_page_shows_every_policy_and_loads_nothing() {
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(file).unwrap();
-    let (_, rest) = page.split_once("id=\"data\">").unwrap();
-    let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let data = carried(&page);
     assert_eq!(
         data["policies"],
         serde_json::json!(["none", "recency", "cwl"])
@@ -300,7 +300,36 @@ fn a_page_shows_every_policy_and_loads_nothing() {
     assert!(session["requests"].as_u64() > Some(100));
     let passes = session["passes"][0][2].as_array().unwrap();
     assert!(!passes.is_empty(), "{session}");
-    assert!(!page.contains("://"), "something is loaded from elsewhere");
+    // The figures of the table, in dollars too: five for a million, as the model's price is.
+    let table = text(&output.stdout);
+    for (at, name) in ["none", "recency", "cwl"].iter().enumerate() {
+        let figure = |figure: &str| {
+            let names = data["figures"].as_array().unwrap();
+            let place = names.iter().position(|name| name == figure).unwrap();
+            data["total"][at][place].as_f64().unwrap()
+        };
+        let line = table
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")));
+        let cells: Vec<&str> = line.unwrap().split_whitespace().collect();
+        assert_eq!(cells[1], figure("requests").to_string());
+        assert_eq!(cells[11], format!("{:.2}", figure("cost") / 1e6));
+        assert_eq!(cells[12], format!("{:.4}", figure("retention_visible")));
+        assert!((figure("usd") - figure("cost") * 5e-6).abs() < 1e-4);
+    }
+}
+
+/// The data of a page, which must let its browser load nothing from elsewhere.
+fn carried(page: &str) -> Value {
+    assert!(page.contains("content=\"default-src 'none'; script-src 'unsafe-inline' data:"));
+    let (before, licences) = page.split_once("id=\"licences\">").unwrap();
+    assert!(
+        !before.contains("://"),
+        "something is loaded from elsewhere"
+    );
+    assert_eq!(licences.matches("</script>").count(), 1);
+    let (_, rest) = before.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
 #[test]
@@ -324,9 +353,14 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
     let (shown, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{errors}");
     assert_eq!(errors, "", "no terminal, no progress");
-    let page = std::fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<circle").count(), 4, "{page}");
+    let page = carried(&std::fs::read_to_string(page).unwrap());
     let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for (name, value) in json.as_object().unwrap() {
+        // The time of a policy is that of the same run, and so all are equal.
+        assert_eq!(&page[name], value, "{name}");
+    }
+    assert!(!page["front"].as_array().unwrap().is_empty());
+    assert!(shown.ends_with(page["choice"].as_str().unwrap()));
     let settings = json["settings"].as_array().unwrap();
     let pairs: Vec<(u64, String)> = settings
         .iter()

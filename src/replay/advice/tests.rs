@@ -33,6 +33,7 @@ fn surface(passes: u64) -> Surface {
         untouched: cell(4_000, Floor::Auto, 1e7, 1_000, 0).outcome,
         sessions: 3,
         short: 2,
+        models: Vec::new(),
     }
 }
 

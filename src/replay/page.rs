@@ -1,20 +1,17 @@
-//! A report as one page that carries everything it needs: figures, style and the script that draws
-//! them. Pure: figures to text. Owns what goes into the page and how series are thinned; the page
-//! itself stands in `html/`, and loads nothing.
+//! The figures of the pages that `replay` and `tune` write. Owns which figures a page gets and how series
+//! are thinned. Pure: figures to JSON. Never draws: the console's modules do.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::json;
 use super::outcome::{Played, Point, PolicyRun, Report, SessionOutcome};
-use super::{Annotate, Options};
+use super::tune::{OVER, Surface};
+use super::{Annotate, Options, Pricing, advice, json};
 use crate::policy::Policy;
 
-const PAGE: &str = include_str!("html/page.html");
-const STYLE: &str = include_str!("html/page.css");
-const SCRIPT: &str = include_str!("html/page.js");
-
 /// The figures of the page, by their names in the JSON.
-const FIGURES: [&str; 16] = [
+const FIGURES: [&str; 17] = [
     "requests",
     "tokens_sent",
     "peak",
@@ -24,6 +21,7 @@ const FIGURES: [&str; 16] = [
     "prefix_breaks",
     "cached_share",
     "cost",
+    "usd",
     "retention_visible",
     "retention_recoverable",
     "retention_lines",
@@ -40,18 +38,44 @@ const ALL_POINTS: usize = 240_000;
 /// Points of a series at least.
 const FEW_POINTS: usize = 60;
 
-/// The page. `report` must hold at least one session.
-#[must_use]
-pub fn page(report: &Report, options: &Options) -> String {
-    // A name of a session could hold anything; without `<` nothing ends the element it stands in.
-    let data = data(report, options).to_string().replace('<', "\\u003c");
-    // The data comes last, so that nothing in it is taken for a place.
-    PAGE.replace("%STYLE%", STYLE)
-        .replace("%SCRIPT%", SCRIPT)
-        .replace("%DATA%", &data)
+/// A model that sessions were recorded with, and what a plain input token is taken to cost in them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelPrice {
+    /// Its name, as the recordings have it.
+    pub name: String,
+    /// How many of the sessions are of it.
+    pub sessions: usize,
+    /// Dollars of a unit, if that is known.
+    pub unit: Option<f64>,
 }
 
-fn data(report: &Report, options: &Options) -> Value {
+impl ModelPrice {
+    /// The models of a report, by name.
+    #[must_use]
+    pub fn of(report: &Report) -> Vec<Self> {
+        let mut models: BTreeMap<&str, (usize, Option<f64>)> = BTreeMap::new();
+        for session in &report.sessions {
+            let model = models.entry(&session.model).or_default();
+            *model = (model.0 + 1, session.unit);
+        }
+        let model = |(name, (sessions, unit)): (&str, (usize, Option<f64>))| Self {
+            name: name.to_owned(),
+            sessions,
+            unit,
+        };
+        models.into_iter().map(model).collect()
+    }
+
+    fn json(&self) -> Value {
+        // A price has few digits, and none of them is lost.
+        let million = self.unit.map(|unit| (unit * 1e12).round() / 1e6);
+        json!({"name": self.name, "sessions": self.sessions, "usd_per_million": million})
+    }
+}
+
+/// What the page of a report shows. `report` must hold at least one session.
+#[must_use]
+pub fn report(report: &Report, options: &Options) -> Value {
     let totals = report.policies();
     let names: Vec<&str> = totals.iter().map(|(name, _)| *name).collect();
     let total = totals.iter();
@@ -65,6 +89,7 @@ fn data(report: &Report, options: &Options) -> Value {
         .iter()
         .map(|one| session(one, options, most))
         .collect();
+    let models = ModelPrice::of(report);
     json!({
         "figures": FIGURES,
         "policies": names,
@@ -79,31 +104,48 @@ fn data(report: &Report, options: &Options) -> Value {
             },
             "prices": options.pricing.name,
         },
+        "models": models.iter().map(ModelPrice::json).collect::<Vec<_>>(),
         "left_out": report.short,
         "total": total,
+        "by_ceiling": by_ceiling(report, options),
         "sessions": sessions,
     })
 }
 
-/// The figures of one policy in the order of [`FIGURES`].
-fn row(policy: &Value) -> Value {
-    let figure = |name: &&str| match policy.get(*name) {
-        Some(Value::Number(number)) if number.is_f64() => {
-            json!(rounded(number.as_f64().unwrap_or(0.0)))
-        }
-        Some(value) => value.clone(),
-        None => Value::Null,
-    };
-    FIGURES.iter().map(figure).collect()
+/// What the page of a surface shows: what its JSON has, and what stands on the front, in words too.
+#[must_use]
+pub fn surface(surface: &Surface, pricing: &Pricing) -> Value {
+    let mut value = advice::json(surface, &pricing.name);
+    let over = surface.cells.iter().map(|cell| cell.over() > OVER);
+    let models = surface.models.iter().map(ModelPrice::json);
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("front".to_owned(), json!(surface.front()));
+        fields.insert("over".to_owned(), over.collect());
+        fields.insert("choice".to_owned(), json!(advice::choice(surface)));
+        fields.insert("models".to_owned(), models.collect());
+    }
+    value
 }
 
-/// A number with as many digits as a page shows.
-fn rounded(number: f64) -> f64 {
-    if number.abs() >= 100.0 {
-        number.round()
-    } else {
-        (number * 1e5).round() / 1e5
+/// For each ceiling the figures of each policy over all sessions; nothing where there is one ceiling.
+fn by_ceiling(report: &Report, options: &Options) -> Vec<Value> {
+    if options.ceilings.len() < 2 {
+        return Vec::new();
     }
+    let at = |at: usize| {
+        let totals = report.policies_at(at);
+        let rows = totals.iter();
+        rows.map(|(name, outcome)| row(&json::policy(name, outcome)))
+            .collect()
+    };
+    (0..options.ceilings.len()).map(at).collect()
+}
+
+/// The figures of one policy in the order of [`FIGURES`], with all of their digits: what is rounded twice may
+/// differ from what the table shows.
+fn row(policy: &Value) -> Value {
+    let figure = |name: &&str| policy.get(*name).cloned().unwrap_or(Value::Null);
+    FIGURES.iter().map(figure).collect()
 }
 
 fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
@@ -128,11 +170,18 @@ fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
     };
     let untouched = runs(0).find_map(|(_, run)| run);
     let untouched = untouched.map_or(&[][..], |run| run.series.as_slice());
+    let each: Vec<Value> = if options.ceilings.len() < 2 {
+        Vec::new()
+    } else {
+        by_ceiling(|played, run, _| row(&json::policy(&played.policy, &run.outcome)))
+    };
     json!({
         "name": session.name,
+        "model": session.model,
         "tokens": session.tokens,
         "requests": untouched.len(),
         "rows": rows,
+        "by_ceiling": each,
         "client": thinned(untouched, most, |point| point.client),
         "series": by_ceiling(series),
         "passes": by_ceiling(|_, run, _| passes(&run.series)),
@@ -180,12 +229,14 @@ fn thinned(series: &[Point], most: usize, size: impl Fn(&Point) -> u64) -> Value
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::super::evicting;
-    use super::super::outcome::Outcome;
+    use super::super::outcome::{Outcome, Share};
+    use super::super::tune::Cell;
     use super::*;
+    use crate::commit::Floor;
 
     fn point(client: u64, sent: u64, passed: bool) -> Point {
         Point {
@@ -196,7 +247,7 @@ pub(super) mod tests {
     }
 
     /// A report of two sessions, one of them named by somebody who means no good.
-    fn report(policies: &[&str], requests: u64) -> (Report, Options) {
+    fn played(policies: &[&str], requests: u64) -> (Report, Options) {
         let options = Options {
             policies: vec![Policy::None.into(), Policy::Cwl.into()],
             ceilings: vec![40_000, 80_000],
@@ -207,6 +258,7 @@ pub(super) mod tests {
             outcome: Outcome {
                 requests,
                 cost: 12.345_678_9,
+                usd: 0.5,
                 ..Outcome::default()
             },
             series: (0..requests)
@@ -215,6 +267,8 @@ pub(super) mod tests {
         };
         let session = |name: &str| SessionOutcome {
             name: name.to_owned(),
+            model: "gpt-5".to_owned(),
+            unit: Some(1.25e-6),
             policies: policies
                 .iter()
                 .map(|policy| Played {
@@ -224,78 +278,30 @@ pub(super) mod tests {
                 .collect(),
             ..SessionOutcome::default()
         };
-        let sessions = vec![session("first"), session("</script><b>%STYLE%")];
+        let sessions = vec![session("first"), session("</script><b>")];
         (Report { sessions, short: 3 }, options)
-    }
-
-    /// The data that stands in a page.
-    fn found(page: &str) -> Value {
-        let (_, rest) = page.split_once("id=\"data\">").unwrap();
-        let (data, _) = rest.split_once("</script>").unwrap();
-        serde_json::from_str(data).unwrap()
-    }
-
-    /// The elements of a page that are opened and not closed, or closed and not opened.
-    pub fn unbalanced(page: &str) -> Vec<String> {
-        const VOID: [&str; 6] = ["meta", "link", "br", "input", "hr", "img"];
-        let mut open: Vec<String> = Vec::new();
-        let mut wrong = Vec::new();
-        let mut rest = page;
-        while let Some((_, behind)) = rest.split_once('<') {
-            let (tag, after) = behind.split_once('>').unwrap();
-            rest = after;
-            let name: String = tag
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '/')
-                .collect();
-            if let Some(name) = name.strip_prefix('/') {
-                if open.pop().as_deref() != Some(name) {
-                    wrong.push(name.to_owned());
-                }
-            } else if !VOID.contains(&name.as_str()) && !tag.starts_with('!') && !tag.ends_with('/')
-            {
-                if let "script" | "style" = name.as_str() {
-                    let end = format!("</{name}>");
-                    rest = rest.split_once(end.as_str()).unwrap().1;
-                } else {
-                    open.push(name);
-                }
-            }
-        }
-        wrong.extend(open);
-        wrong
-    }
-
-    #[test]
-    fn the_page_is_whole_and_loads_nothing() {
-        let (report, options) = report(&["none", "cwl"], 20);
-        let page = page(&report, &options);
-        for part in ["%STYLE%\n", "%SCRIPT%", "%DATA%"] {
-            assert!(!page.contains(part), "{part}");
-        }
-        for load in [
-            "://", "src=", "href=", "@import", "url(", "fetch(", "import(",
-        ] {
-            assert!(!page.contains(load), "{load}");
-        }
-        assert_eq!(unbalanced(&page), [""; 0]);
-        assert_eq!(unbalanced("<p><b></p>"), ["p", "p"]);
-        assert!(page.starts_with("<!doctype html>"));
-        assert!(page.contains("prefers-color-scheme: dark"));
     }
 
     #[test]
     fn every_policy_and_session_is_in_it() {
-        let (report, options) = report(&["none", "cwl"], 20);
-        let data = found(&page(&report, &options));
+        let (played, options) = played(&["none", "cwl"], 20);
+        let data = report(&played, &options);
         assert_eq!(data["policies"], json!(["none", "cwl"]));
         assert_eq!(data["left_out"], 3);
         let names: Vec<_> = [0, 1].map(|at| data["sessions"][at]["name"].clone()).into();
-        assert_eq!(names, ["first", "</script><b>%STYLE%"]);
+        assert_eq!(names, ["first", "</script><b>"]);
         let session = &data["sessions"][0];
         let cost = FIGURES.iter().position(|name| *name == "cost").unwrap();
-        assert_eq!(session["rows"][1][cost], json!(24.69136));
-        assert_eq!(data["total"][1][cost], json!(49.38272));
+        assert_eq!(session["rows"][1][cost], json!(24.691_357_8));
+        assert_eq!(data["total"][1][cost], json!(49.382_715_6));
+        let usd = FIGURES.iter().position(|name| *name == "usd").unwrap();
+        assert_eq!(data["total"][1][usd], json!(2.0));
+        for ceiling in [0, 1] {
+            assert_eq!(data["by_ceiling"][ceiling][1][cost], json!(24.691_357_8));
+            assert_eq!(session["by_ceiling"][ceiling][1][cost], json!(12.345_678_9));
+        }
+        let model = json!({"name": "gpt-5", "sessions": 2, "usd_per_million": 1.25});
+        assert_eq!(data["models"], json!([model]));
         assert_eq!(session["requests"], 20);
         for ceiling in [0, 1] {
             // Who sends what the client sent needs no series of its own.
@@ -307,21 +313,59 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn all_policies_have_a_colour() {
+    fn all_policies_have_an_ink_in_both_themes() {
+        let style = include_str!("../../console/base.css");
         for policy in evicting() {
-            let rule = format!("--{}: #", policy.name());
-            assert_eq!(STYLE.matches(&rule).count(), 2, "{rule}");
+            let rule = format!("--p-{}: light-dark(", policy.name());
+            assert_eq!(style.matches(&rule).count(), 1, "{rule}");
         }
     }
 
     #[test]
-    fn the_page_of_a_long_report_stays_small() {
+    fn the_figures_of_a_long_report_stay_small() {
         let names: Vec<&str> = evicting().map(Policy::name).collect();
-        let (mut report, options) = report(&names, 500);
-        let one = report.sessions[0].clone();
-        report.sessions = (0..38).map(|_| one.clone()).collect();
-        let size = page(&report, &options).len();
+        let (mut played, options) = played(&names, 500);
+        let one = played.sessions[0].clone();
+        played.sessions = (0..38).map(|_| one.clone()).collect();
+        let size = report(&played, &options).to_string().len();
         assert!(size < 3 << 20, "{size}");
+    }
+
+    #[test]
+    fn a_surface_has_the_figures_of_its_json_and_the_front() {
+        let cell = |ceiling, cost, over| Cell {
+            ceiling,
+            floor: Floor::Auto,
+            outcome: Outcome {
+                requests: 100,
+                passes: 7,
+                cost,
+                over,
+                visible: Share {
+                    part: u64::from(ceiling) / 1_000,
+                    whole: 1_000,
+                },
+                ..Outcome::default()
+            },
+        };
+        let tried = Surface {
+            cells: vec![
+                cell(40_000, 4e6, 90),
+                cell(60_000, 9e6, 0),
+                cell(80_000, 8e6, 0),
+            ],
+            sessions: 1,
+            ..Surface::default()
+        };
+        let data = surface(&tried, &Pricing::default());
+        let told = advice::json(&tried, "ideal");
+        for (name, value) in told.as_object().unwrap() {
+            assert_eq!(data[name], *value, "{name}");
+        }
+        assert_eq!(data["front"], json!([0, 2]));
+        assert_eq!(data["over"], json!([true, false, false]));
+        assert_eq!(data["choice"], advice::choice(&tried));
+        assert!(data["choice"].as_str().unwrap().contains("ceiling = 80000"));
     }
 
     proptest! {
