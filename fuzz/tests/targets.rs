@@ -163,7 +163,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
     }
     let rewrite = Rewrite {
         view: splice.close(),
-        tools: request.tools_bytes().map(Bytes::copy_from_slice),
+        tools: request.tools_bytes().map(|_| Bytes::new()),
         ask_usage: false,
         limit: None,
     };

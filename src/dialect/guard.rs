@@ -8,6 +8,7 @@
 //! a lenient client would find. It does so only if a hidden name may stand in the bytes at all.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use memchr::memmem::{self, Finder};
 
@@ -44,12 +45,13 @@ const OF_CALLS: [&str; 7] = [
     "tool_use_id",
 ];
 
+/// The beginning of an escape that may stand for a letter of a name.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
+
 /// The names of the hidden tools and the ids of hidden calls, which the client must not see.
 #[derive(Debug, Clone)]
 pub struct Guard {
     hidden: Names,
-    /// The beginning of an escape that may stand for a letter of a name.
-    escape: Finder<'static>,
     ids: Vec<String>,
     /// Whether servers run tools of their own in this format.
     owned: bool,
@@ -72,7 +74,6 @@ impl Guard {
     pub fn new(dialect: Dialect, hidden: &Names) -> Self {
         Self {
             hidden: hidden.clone(),
-            escape: Finder::new(br"\u00").into_owned(),
             ids: Vec::new(),
             owned: dialect != Dialect::Chat,
         }
@@ -163,7 +164,7 @@ impl Guard {
 
     fn may_stop(&self, bytes: &[u8]) -> bool {
         !self.hidden.is_empty()
-            && (self.hidden.find(bytes).next().is_some() || self.escape.find(bytes).is_some())
+            && (self.hidden.find(bytes).next().is_some() || ESCAPE.find(bytes).is_some())
     }
 
     fn walk(&self, bytes: &[u8], look: Look, seen: &[usize]) -> bool {

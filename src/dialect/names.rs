@@ -3,6 +3,8 @@
 //! a client that got such a call would know no tool of that name. Never decides what becomes of a
 //! call.
 
+use std::sync::Arc;
+
 use memchr::memchr2_iter;
 
 /// The words that models put before the name of a tool. A piece of a name without a dot may be the
@@ -12,13 +14,14 @@ const BEFORE: [&str; 4] = ["functions", "default_api", "tools", "multi_tool_use"
 const RARE: &str = "zqxjkvbpgywfmculdrhsnioate";
 
 /// The names of the hidden tools as a conversation knows them, beside those of the client's tools.
+/// Several readers of an answer have them, so they share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    own: Vec<String>,
+    own: Arc<[String]>,
     /// The rarest letter of each name, by which it is searched for.
-    rarest: Vec<Rarest>,
+    rarest: Arc<[Rarest]>,
     /// The names of the client's tools, which are never hidden, however alike.
-    taken: Vec<String>,
+    taken: Arc<[String]>,
 }
 
 impl<S: Into<String>> FromIterator<S> for Names {
@@ -26,8 +29,8 @@ impl<S: Into<String>> FromIterator<S> for Names {
         let own: Vec<String> = names.into_iter().map(Into::into).collect();
         Self {
             rarest: own.iter().map(|own| Rarest::of(own)).collect(),
-            own,
-            taken: Vec::new(),
+            own: own.into(),
+            taken: Arc::default(),
         }
     }
 }
@@ -64,7 +67,7 @@ impl Names {
     /// The same names, beside these tools of the client's.
     #[must_use]
     pub fn beside(mut self, taken: &[String]) -> Self {
-        self.taken = taken.to_vec();
+        self.taken = taken.into();
         self
     }
 
@@ -147,7 +150,7 @@ impl Names {
                 same.then_some((begin, end))
             })
         };
-        let named = self.own.iter().zip(&self.rarest);
+        let named = self.own.iter().zip(self.rarest.iter());
         let named = named.filter(|(own, _)| !own.is_empty());
         named.flat_map(places)
     }

@@ -150,8 +150,9 @@ impl Request {
     #[must_use]
     pub fn with(&self, parts: Rewrite) -> Rope {
         let mut edits: Vec<Edit> = parts.view.edits;
-        if let (Some(span), Some(tools)) = (self.tools.clone(), parts.tools) {
-            edits.push((span, tools));
+        if let (Some(span), Some(tools)) = (&self.tools, parts.tools) {
+            let behind_bracket = span.start + 1;
+            edits.push((behind_bracket..behind_bracket, tools));
         }
         // The body was walked once already; only requests that need more edits pay for another
         // walk.
@@ -194,7 +195,7 @@ impl Request {
 pub struct Rewrite {
     /// The conversation.
     pub view: UpstreamView,
-    /// The tools array, if it differs from the client's.
+    /// What is put in front of the client's tools, behind the bracket that opens them.
     pub tools: Option<Bytes>,
     /// Whether to ask for the usage chunk of a stream.
     pub ask_usage: bool,

@@ -343,6 +343,10 @@ impl Splitter {
         self.carry
             .extend_from_slice(self.chunk.get(..take).unwrap_or_default());
         self.chunk.advance(take);
+        if self.chunk.is_empty() {
+            // Even an empty slice would keep the buffer of the read in memory, until the next one.
+            self.chunk = Bytes::new();
+        }
         self.scan.walk(&self.carry, waiting)?;
         Some(self.carry.split().freeze())
     }

@@ -3,14 +3,17 @@
 //! The server hands out slices of its read buffer, and one slice keeps all 8 KB of it in memory. A request
 //! lives as long as its answer, which can be an hour.
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
 
-/// The headers with values of their own.
+/// The headers with values of their own, which share one buffer of their length.
 pub(super) fn headers(mut headers: HeaderMap) -> HeaderMap {
+    let all: Vec<&[u8]> = headers.values().map(HeaderValue::as_bytes).collect();
+    let mut all = Bytes::from(all.concat());
     for value in headers.values_mut() {
         // What was a value once is one again. If not, the slice does as well.
-        if let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) {
+        if let Ok(mut copy) = HeaderValue::from_maybe_shared(all.split_to(value.len())) {
             copy.set_sensitive(value.is_sensitive());
             *value = copy;
         }
@@ -25,8 +28,6 @@ pub(super) fn asked(asked: &PathAndQuery) -> PathAndQuery {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[test]

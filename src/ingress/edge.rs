@@ -236,7 +236,7 @@ async fn admit(
         purpose,
         method,
         asked,
-        headers,
+        headers: headers.into(),
         raw,
         agent,
         body,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt, stream};
+use futures_util::{FutureExt as _, stream};
 use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -69,12 +69,13 @@ pub(super) async fn stream(
     let (sender, receiver) = channel();
     let (begin, begun) = oneshot::channel();
     let client = sender.clone();
-    // A task has room for its largest future as long as it lives. The driver, and what seldom
-    // happens in it, are boxed to keep that small.
+    // A task has room for its largest future as long as it lives, and twice for what that future is
+    // given. The driver, and what seldom happens in it, are boxed to keep that small.
     let driver = Box::new(Driver {
         app: app.clone(),
         machine: Machine::new(app.intercept.clone(), &turn.spec()),
-        turn,
+        turn: *turn,
+        body,
         answers: Vec::new(),
         early: None,
         client: ClientSide {
@@ -84,17 +85,14 @@ pub(super) async fn stream(
             held: Instant::now(),
         },
     });
-    app.streams.spawn(async move {
-        if AssertUnwindSafe(driver.run(body))
-            .catch_unwind()
-            .await
-            .is_err()
-        {
+    let run = AssertUnwindSafe(driver.run()).catch_unwind();
+    app.streams.spawn(run.map(move |ended| {
+        if ended.is_err() {
             tracing::error!("a stream was cut: the proxy made a mistake");
             // A stream that just ended would look complete, so the connection breaks instead.
             client.fail(io::Error::other("the turn failed"));
         }
-    });
+    }));
     let answer = match begun.await {
         Ok(Begin::OwnRequest(turn)) => return Ok(Served::Unreadable(turn)),
         Ok(Begin::WholeBody(turn, headers, body)) => {
@@ -111,7 +109,7 @@ pub(super) async fn stream(
                 }
                 Some((frame, receiver))
             });
-            respond(head.status, *headers, Body::from_stream(frames.boxed()))
+            respond(head.status, *headers, Body::from_stream(frames))
         }
         Ok(Begin::Refusal(status, headers, body)) => respond(status, *headers, Body::from(body)),
         Ok(Begin::Error(error)) => return Err(error),
@@ -141,10 +139,12 @@ struct ClientSide {
 struct Driver {
     app: Arc<App>,
     machine: Machine,
-    turn: Box<ManagedTurn>,
+    turn: ManagedTurn,
+    /// The body of the hop in hand.
+    body: Incoming,
     answers: Vec<Answer>,
     /// The record that was begun when the finish reason came, and the answer that it was made of.
-    early: Option<(Answer, Committed)>,
+    early: Option<Box<(Answer, Committed)>>,
     client: ClientSide,
 }
 
@@ -157,17 +157,18 @@ enum HopEnd {
     /// The bytes are not a valid stream.
     Unreadable(String),
     /// It is not a stream of events.
-    NoStream(Incoming),
+    NoStream,
 }
 
 impl Driver {
-    async fn run(mut self: Box<Self>, first: Incoming) {
-        let mut body = first;
+    async fn run(mut self: Box<Self>) {
         loop {
-            let read = match self.read(body).await {
-                Ok(HopEnd::NoStream(body)) => return Box::pin(self.other(body)).await,
+            let read = match self.read().await {
+                Ok(HopEnd::NoStream) => return Box::pin(self.other()).await,
                 read => read,
             };
+            // Nothing more is read of it, so the upstream need not go on with it.
+            self.body.close();
             // The machine ends the hop even if the body was cut, so that what was said so far is
             // known.
             let mut out = Vec::new();
@@ -192,7 +193,7 @@ impl Driver {
                 // Whatever follows a finish reason does not matter: a hop that holds only hidden
                 // calls is not shown.
                 (Verdict::HiddenOnly, _) if !capped => match Box::pin(self.next()).await {
-                    Some(next) => body = next,
+                    Some(next) => self.body = next,
                     None => return,
                 },
                 (Verdict::HiddenOnly, _) => return Box::pin(self.cap()).await,
@@ -205,36 +206,40 @@ impl Driver {
     }
 
     /// Passes on the frames of one hop until its body ends.
-    async fn read(&mut self, mut body: Incoming) -> Result<HopEnd, ClientGone> {
+    async fn read(&mut self) -> Result<HopEnd, ClientGone> {
         // The proxy asked for identity, so it can't read a compressed body.
-        if body.coded {
-            return Ok(HopEnd::NoStream(body));
+        if self.body.coded {
+            return Ok(HopEnd::NoStream);
         }
         let mut beginning = Beginning::default();
         let every = self.app.serving.streams.heartbeat;
         loop {
             let silence = every.saturating_sub(self.client.held.elapsed());
             // A body that may not be a stream gets no response head before that is known.
-            let beats = body.events || beginning.is_known() || self.client.begin.is_none();
+            let events = self.body.events;
+            let beats = events || beginning.is_known() || self.client.begin.is_none();
             tokio::select! {
-                frame = body.frame() => {
+                frame = self.body.frame() => {
                     // The first bytes decide whether the body is a stream. Until then they are held
                     // in `beginning`.
                     let (begun, end) = match frame {
-                        None => (beginning.end(body.events), Some(HopEnd::Whole)),
+                        None => (beginning.end(events), Some(HopEnd::Whole)),
                         Some(Err(error)) => {
-                            (beginning.end(body.events), Some(HopEnd::Cut(error.to_string())))
+                            (beginning.end(events), Some(HopEnd::Cut(error.to_string())))
                         }
                         Some(Ok(frame)) => {
                             let Ok(data) = frame.into_data() else { continue };
-                            (beginning.take(data, body.events), None)
+                            (beginning.take(data, events), None)
                         }
                     };
                     // A cut body that is no stream is reported as cut. A complete one is handed
                     // back unread.
                     match (begun, end) {
                         (Begun::Other(_), Some(HopEnd::Cut(cause))) => return Ok(HopEnd::Cut(cause)),
-                        (Begun::Other(begun), _) => return Ok(HopEnd::NoStream(body.unread(begun))),
+                        (Begun::Other(begun), _) => {
+                            self.body.unread(begun);
+                            return Ok(HopEnd::NoStream);
+                        }
                         (Begun::Waits, None) => {}
                         (Begun::Events(data), end) => match (self.take(data).await?, end) {
                             (None, None) => {}
@@ -251,7 +256,7 @@ impl Driver {
                     if !self.app.serving.streams.finish_cancelled {
                         return Err(ClientGone);
                     }
-                    self.swallow(&mut body).await;
+                    self.swallow().await;
                     return Err(ClientGone);
                 }
             }
@@ -279,8 +284,8 @@ impl Driver {
     }
 
     /// Reads a hop to its end after the client has gone.
-    async fn swallow(&mut self, body: &mut Incoming) {
-        while let Some(Ok(frame)) = body.frame().await {
+    async fn swallow(&mut self) {
+        while let Some(Ok(frame)) = self.body.frame().await {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
@@ -451,7 +456,7 @@ impl Driver {
             .turn
             .commit(&self.app, &self.answers, TurnEnd::Upstream);
         self.answers.pop();
-        self.early = committed.map(|committed| (answer, committed));
+        self.early = committed.map(|committed| Box::new((answer, committed)));
     }
 
     /// Ends the turn with what the last hop said. Records it first, and then sends the end.
@@ -459,7 +464,7 @@ impl Driver {
         let last = self.answers.last().cloned();
         // The early record stands if the answer has not changed since, apart from usage that came
         // late.
-        match (self.early.take(), last) {
+        match (self.early.take().map(|early| *early), last) {
             (Some((said, committed)), Some(last)) if same_but_usage(&said, &last) => {
                 if said.usage.is_none() {
                     let cost = self.turn.reporter.cost();

@@ -51,11 +51,14 @@ impl Incoming {
     }
 
     /// Gives back what was read.
-    pub(super) fn unread(self, begun: Bytes) -> Self {
-        Self {
-            begun: Some(begun),
-            ..self
-        }
+    pub(super) fn unread(&mut self, begun: Bytes) {
+        self.begun = Some(begun);
+    }
+
+    /// Drops what was not read, which cancels the upstream's request if that has not ended.
+    pub(super) fn close(&mut self) {
+        self.begun = None;
+        self.rest.close();
     }
 }
 

@@ -46,6 +46,8 @@ impl LedgerInput {
             whole: prepared.whole,
             ..LedgerCall::default()
         };
+        // Most turns have one call, and a list that grows by itself begins with room for four.
+        self.calls.reserve_exact(1);
         self.calls.push((call, false));
         self.heard = false;
     }

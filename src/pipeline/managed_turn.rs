@@ -24,7 +24,7 @@ use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
-use crate::model::{EditKind, Edits, Erased, RecordId, StoredHop, TurnRecord};
+use crate::model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop, TurnRecord};
 use crate::record::{FailedStage, Phase, StoreOp};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
@@ -247,7 +247,7 @@ impl ManagedTurn {
     /// [`ProxyError`] if the client's path leaves the base URL.
     pub(super) fn outbound(&self, app: &App) -> Result<Outbound, ProxyError> {
         let url = app.upstream.target(&self.request.asked)?;
-        let mut headers = self.request.headers.clone();
+        let mut headers = self.request.headers.to_map();
         upstream::to_upstream(&mut headers);
         // The body was decompressed, and the proxy must be able to read the answer.
         headers.remove(CONTENT_ENCODING);
@@ -301,8 +301,9 @@ impl ManagedTurn {
         TenantModel::new(self.place.tenant, request.dialect, &request.model)
     }
 
-    /// Notes that the upstream accepted the hop in hand.
-    pub(super) fn note_accepted(&self, app: &App) {
+    /// Notes that the upstream accepted the hop in hand, whose bytes are not needed again.
+    pub(super) fn note_accepted(&mut self, app: &App) {
+        self.prepared.body = Rope::default();
         app.learned.accepted(&self.whose(), self.prepared.edits);
     }
 

@@ -164,10 +164,10 @@ impl Reporter {
             above_floor: prepared.estimate > prepared.floor,
             evicted: evicted(proposal),
         });
-        let entered = prepared.entered.as_ref().filter(|_| managed);
+        let entered = prepared.entered.as_deref().filter(|_| managed);
         let proposals = entered
             .into_iter()
-            .chain(committed.map(|(_, proposal)| proposal));
+            .chain(committed.map(|(_, proposal)| &**proposal));
         let dropped = proposals.flat_map(|proposal| &proposal.dropped);
         let dropped: Vec<Policy> = dropped.map(|(policy, _)| *policy).collect();
         // A pass breaks what the provider has cached. So does text that the client changed, and so
@@ -193,6 +193,8 @@ impl Reporter {
         let context = self.context(state, prepared);
         let (ceiling, out) = (context.ceiling, context.tokens_out);
         self.report.context = Some(context);
+        // Most turns have one hop, and a list that grows by itself begins with room for four.
+        self.report.hops.reserve_exact(1);
         // A watched turn is sent as it came, so its ratio says nothing.
         self.report.hops.push(HopReport {
             estimated: prepared.estimate,

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 
+use super::kept_headers::KeptHeaders;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Digest, Scope, TenantId};
 use crate::turn::{Envelope, Overrides};
@@ -35,7 +36,7 @@ pub struct TurnRequest {
     /// The client's path and query.
     pub asked: PathAndQuery,
     /// All headers of the client. `content-encoding` describes `raw`.
-    pub headers: HeaderMap,
+    pub headers: KeptHeaders,
     /// The body as it came.
     pub raw: Bytes,
     /// The client's `user-agent`; empty if it has none.
@@ -66,7 +67,7 @@ impl TurnRequest {
         Untouched {
             method: self.method.clone(),
             asked: self.asked.clone(),
-            headers: self.headers.clone(),
+            headers: self.headers.to_map(),
             payload: Payload::Whole(self.raw.clone().into()),
         }
     }

@@ -44,7 +44,7 @@ pub(super) async fn first(
 /// hidden calls, the client's own request is sent.
 async fn accepted(
     app: &Arc<App>,
-    turn: Box<ManagedTurn>,
+    mut turn: Box<ManagedTurn>,
     response: Response<ResponseBody>,
 ) -> Result<Response<Body>, ProxyError> {
     if turn.request.purpose == Purpose::Count {
@@ -89,7 +89,7 @@ fn ask_for_window(app: &App, turn: &ManagedTurn) {
     };
     let question = Question {
         url,
-        headers: turn.request.headers.clone(),
+        headers: turn.request.headers.to_map(),
         tenant: turn.request.identity.tenant,
         model: model.clone(),
         now: app.now(),

@@ -3,6 +3,7 @@
 //! injected.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::model::{Dialect, HiddenTool};
 
@@ -138,25 +139,46 @@ pub fn schema(dialect: Dialect, tool: HiddenTool, name: &str, waits: bool) -> St
     dialect.tool(name, &description, &parameters)
 }
 
-/// The client's tools array with the hidden tools in front, so that the client's changes don't move
-/// them.
+/// What of [`front`] is remembered. There are few names, so this is more than ever occurs.
+const KNOWN_FRONTS: usize = 64;
+
+/// The hidden tools as they stand behind the bracket that opens the client's tools array, each with its
+/// comma. They are in front, so that the client's changes don't move them. Every turn keeps them as long
+/// as its answer lasts, so those that have the same share the bytes.
+#[must_use]
+pub fn front(dialect: Dialect, injected: &Injected, waits: bool) -> Bytes {
+    static KNOWN: Mutex<Vec<(Dialect, Injected, bool, Bytes)>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock();
+    let mut all = known.iter();
+    if let Some((.., front)) = all.find(|one| (one.0, &one.1, one.2) == (dialect, injected, waits))
+    {
+        return front.clone();
+    }
+    let mut front = Vec::new();
+    for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
+        if let Some(name) = injected.name(tool) {
+            front.extend_from_slice(schema(dialect, tool, name, waits).as_bytes());
+            front.push(b',');
+        }
+    }
+    let front = Bytes::from(front);
+    if known.len() < KNOWN_FRONTS {
+        known.push((dialect, injected.clone(), waits, front.clone()));
+    }
+    front
+}
+
+/// The client's tools array with the hidden tools in [`front`].
 #[must_use]
 pub fn with_hidden(
     dialect: Dialect,
     tools: &[u8],
     injected: &Injected,
     waits: bool,
-) -> Option<Bytes> {
+) -> Option<Vec<u8>> {
     let rest = tools.get(1..).filter(|_| tools.first() == Some(&b'['))?;
-    let mut out = vec![b'['];
-    for tool in [HiddenTool::Delimiter, HiddenTool::Recall] {
-        if let Some(name) = injected.name(tool) {
-            out.extend_from_slice(schema(dialect, tool, name, waits).as_bytes());
-            out.push(b',');
-        }
-    }
-    out.extend_from_slice(rest);
-    Some(Bytes::from(out))
+    let front = front(dialect, injected, waits);
+    Some([b"[".as_slice(), front.as_ref(), rest].concat())
 }
 
 /// The guidance: the default, or the operator's with `{tool}` replaced. `serial` says that a
@@ -253,6 +275,25 @@ mod tests {
             assert_eq!(read, names);
             assert_eq!(injected.names().collect::<Vec<_>>(), names);
         }
+    }
+
+    #[test]
+    fn those_with_the_same_hidden_tools_share_their_bytes() {
+        let first = front(Dialect::Messages, &both(), true);
+        assert_eq!(
+            front(Dialect::Messages, &both(), true).as_ptr(),
+            first.as_ptr()
+        );
+        let renamed = Injected {
+            recall: Some("plimsoll_recall".to_owned()),
+            ..both()
+        };
+        let others = [
+            front(Dialect::Chat, &both(), true),
+            front(Dialect::Messages, &renamed, true),
+            front(Dialect::Messages, &both(), false),
+        ];
+        assert!(others.iter().all(|other| *other != first));
     }
 
     #[test]

@@ -552,7 +552,7 @@ fn array(state: &TurnState, prepared: &Prepared) -> Bytes {
     let request = &state.request;
     let tools = request.tools.clone().unwrap_or(0..0);
     let longer = match &state.tools {
-        Some(new) if tools.end <= request.messages_span.start => new.len() - tools.len(),
+        Some(front) if tools.end <= request.messages_span.start => front.len(),
         Some(_) | None => 0,
     };
     let start = request.messages_span.start + longer;

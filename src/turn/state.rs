@@ -74,7 +74,7 @@ pub struct TurnState {
     pub injected: Injected,
     /// What the conversation was told of them, including in this turn's first hop.
     pub guide: Guide,
-    /// The tools array that is sent, if it differs from the client's.
+    /// The hidden tools that are sent in front of the client's, if they are.
     pub tools: Option<Bytes>,
     /// The system message with guidance, and the client's message that it replaces.
     pub guidance: Option<(Option<usize>, Bytes)>,
@@ -139,9 +139,9 @@ pub struct Prepared {
     /// The kinds of edits in its view.
     pub edits: Edits,
     /// What was made of new results.
-    pub entered: Option<Proposal>,
+    pub entered: Option<Box<Proposal>>,
     /// The pass that was committed.
-    pub pass: Option<(Trigger, Proposal)>,
+    pub pass: Option<(Trigger, Box<Proposal>)>,
     /// What started a pass that was not committed, because it would free too little for the cached
     /// prefix that it breaks.
     pub declined: Option<Trigger>,
@@ -349,7 +349,7 @@ impl TurnState {
                 let kept = self.cut(&view, &after);
                 (cut, unpassed) = (Some(kept), Some((estimate, kept)));
                 view = after;
-                pass = Some((trigger, proposal));
+                pass = Some((trigger, Box::new(proposal)));
             } else if !proposal.plan.is_empty() {
                 declined = Some(trigger);
             }
@@ -373,7 +373,7 @@ impl TurnState {
             ceiling: limits.ceiling,
             eviction: config,
             view,
-            entered,
+            entered: entered.map(Box::new),
             pass,
             declined,
             pinned,

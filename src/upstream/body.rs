@@ -145,6 +145,11 @@ impl ResponseBody {
             silence: Box::pin(tokio::time::sleep(idle)),
         }
     }
+
+    /// Drops the body, and leaves an empty one.
+    pub fn close(&mut self) {
+        self.inner = reqwest::Body::default();
+    }
 }
 
 impl Body for ResponseBody {

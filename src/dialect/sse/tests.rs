@@ -109,6 +109,21 @@ fn a_frame_inside_one_read_is_not_copied() {
 }
 
 #[test]
+fn a_read_that_is_used_up_is_let_go() {
+    let mut splitter = Splitter::new(EVENT_CAP);
+    let reads = ["data: o", "ne\n\n", "data: two\n\nda", "ta: three\n\n"];
+    let mut frames = 0;
+    for read in reads.map(|read| Bytes::from(read.as_bytes().to_vec())) {
+        splitter.push(read.clone());
+        while splitter.next_frame().unwrap().is_some() {
+            frames += 1;
+        }
+        assert!(read.is_unique(), "{read:?}");
+    }
+    assert_eq!(frames, 3);
+}
+
+#[test]
 fn the_cap_holds_however_it_is_cut() {
     let stream = b"data: 0123456789\n\n";
     for size in 1..=stream.len() {

@@ -1,11 +1,18 @@
 //! The channel from the driver of a stream to its client, bounded by bytes. Owns the room in it and
 //! copies what waits. Never looks into a frame.
+//!
+//! A queue of tokio's keeps room for 32 frames whether any waits or not, and a stream of which each frame
+//! is read at once lasts as long as the others. This one holds what waits and nothing else.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::{Semaphore, mpsc};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
@@ -17,72 +24,112 @@ const PIECE_BYTES: usize = 8 << 10;
 /// The memory that a frame takes besides its bytes.
 const FRAME_OVERHEAD: u32 = 64;
 
+/// A queue that has grown to more places than this is given up once it is empty.
+const KEPT_PLACES: usize = 8;
+
 /// The client closed the connection.
 pub(super) struct ClientGone;
 
-/// A frame, and the room that it takes until the client's side takes it.
-type WaitingFrame = (Result<BytesMut, io::Error>, u32);
-
 /// The driver's end. The queue has no bound of its own: a frame enters only after it got room. The
 /// one exception is the error that ends a stream.
-#[derive(Clone)]
-pub(super) struct Sender {
-    queue: mpsc::UnboundedSender<WaitingFrame>,
-    room: Arc<Semaphore>,
-}
+pub(super) struct Sender(Arc<Shared>);
 
 /// The client's end.
-pub(super) struct Receiver {
-    queue: mpsc::UnboundedReceiver<WaitingFrame>,
-    room: Arc<Semaphore>,
-    /// A frame that did not fit into the piece before it.
-    kept: Option<WaitingFrame>,
+pub(super) struct Receiver(Arc<Shared>);
+
+/// What both ends share.
+struct Shared {
+    queue: Mutex<Queue>,
+    /// The room that is left. Closed once the client has gone.
+    room: Semaphore,
+    /// Told once the client has gone.
+    gone: Notify,
+}
+
+struct Queue {
+    frames: VecDeque<BytesMut>,
+    /// The error behind them, which ends the stream.
+    error: Option<io::Error>,
+    senders: usize,
+    /// The client's side, if it waits.
+    reader: Option<Waker>,
+}
+
+/// The room that a frame takes until the client's side takes it.
+fn room(frame: &[u8]) -> u32 {
+    let length = u32::try_from(frame.len()).unwrap_or(WAITING_BYTES);
+    length.saturating_add(FRAME_OVERHEAD).min(WAITING_BYTES)
 }
 
 /// Makes a channel that is empty.
 pub(super) fn channel() -> (Sender, Receiver) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(WAITING_BYTES as usize));
-    let sender = Sender {
-        queue: sender,
-        room: Arc::clone(&room),
-    };
-    let receiver = Receiver {
-        queue: receiver,
-        room,
-        kept: None,
-    };
-    (sender, receiver)
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(Queue {
+            frames: VecDeque::new(),
+            error: None,
+            senders: 1,
+            reader: None,
+        }),
+        room: Semaphore::new(WAITING_BYTES as usize),
+        gone: Notify::new(),
+    });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
+}
+
+impl Shared {
+    /// Changes the queue and wakes the client's side.
+    fn change(&self, change: impl FnOnce(&mut Queue)) {
+        let reader = {
+            let mut queue = self.queue.lock();
+            change(&mut queue);
+            queue.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
 }
 
 impl Sender {
-    /// Hands a frame over, once there is room for it.
     /// Waits for room and hands a frame over.
     ///
     /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
     /// stay in memory while the slice waits.
     pub(super) async fn send(&self, frame: &[u8]) -> Result<(), ClientGone> {
-        let length = u32::try_from(frame.len()).unwrap_or(WAITING_BYTES);
-        let takes = length.saturating_add(FRAME_OVERHEAD).min(WAITING_BYTES);
-        let room = self
-            .room
-            .acquire_many(takes)
-            .await
-            .map_err(|_| ClientGone)?;
-        room.forget();
+        let shared = &self.0;
+        let room = shared.room.acquire_many(room(frame)).await;
+        room.map_err(|_| ClientGone)?.forget();
         let frame = BytesMut::from(frame);
-        self.queue.send((Ok(frame), takes)).map_err(|_| ClientGone)
+        shared.change(|queue| queue.frames.push_back(frame));
+        Ok(())
     }
 
     /// Ends the stream with an error, after the frames that wait. A client that has gone does not
     /// need it.
     pub(super) fn fail(&self, error: io::Error) {
-        let _gone = self.queue.send((Err(error), 0));
+        self.0.change(|queue| queue.error = Some(error));
     }
 
     /// Returns once the client has gone.
     pub(super) async fn closed(&self) {
-        self.queue.closed().await;
+        // Registers first, so that the end is not missed.
+        let gone = self.0.gone.notified();
+        if !self.0.room.is_closed() {
+            gone.await;
+        }
+    }
+}
+
+impl Clone for Sender {
+    fn clone(&self) -> Self {
+        self.0.queue.lock().senders += 1;
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.change(|queue| queue.senders -= 1);
     }
 }
 
@@ -90,36 +137,42 @@ impl Receiver {
     /// Takes the frames that wait as one piece, or the error that ends the stream. Taking them one
     /// by one would cost the server and the client more than the bytes do.
     pub(super) async fn recv(&mut self) -> Option<Result<Bytes, io::Error>> {
-        let (first, took) = match self.kept.take() {
-            Some(kept) => kept,
-            None => self.queue.recv().await?,
-        };
-        self.room.add_permits(took as usize);
-        let mut piece = match first {
-            Ok(frame) => frame,
-            Err(error) => return Some(Err(error)),
-        };
-        // Only frames that wait already are joined: to wait for more would delay the first.
-        while let Ok((next, took)) = self.queue.try_recv() {
-            match next {
-                Ok(frame) if piece.len() + frame.len() <= PIECE_BYTES => {
-                    self.room.add_permits(took as usize);
-                    piece.extend_from_slice(&frame);
-                }
-                next => {
-                    self.kept = Some((next, took));
-                    break;
-                }
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, io::Error>>> {
+        let mut queue = self.0.queue.lock();
+        let Some(mut piece) = queue.frames.pop_front() else {
+            if let Some(error) = queue.error.take() {
+                return Poll::Ready(Some(Err(error)));
             }
+            if queue.senders == 0 {
+                return Poll::Ready(None);
+            }
+            queue.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let mut taken = room(&piece) as usize;
+        // Only frames that wait already are joined: to wait for more would delay the first.
+        let fits = |piece: &BytesMut, next: &mut BytesMut| piece.len() + next.len() <= PIECE_BYTES;
+        while let Some(next) = queue.frames.pop_front_if(|next| fits(&piece, next)) {
+            taken += room(&next) as usize;
+            piece.extend_from_slice(&next);
         }
-        Some(Ok(piece.freeze()))
+        if queue.frames.is_empty() && queue.frames.capacity() > KEPT_PLACES {
+            queue.frames = VecDeque::new();
+        }
+        drop(queue);
+        self.0.room.add_permits(taken);
+        Poll::Ready(Some(Ok(piece.freeze())))
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
         // A driver that waits for room would otherwise wait for ever.
-        self.room.close();
+        self.0.room.close();
+        self.0.gone.notify_waiters();
     }
 }
 
@@ -167,6 +220,52 @@ mod tests {
         drop(sender);
         assert!(receiver.recv().await.is_none());
         // What was taken has given its room back.
-        assert_eq!(receiver.room.available_permits(), WAITING_BYTES as usize);
+        assert_eq!(receiver.0.room.available_permits(), WAITING_BYTES as usize);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_is_noticed_by_whoever_waits_and_by_whoever_comes_later() {
+        let (sender, receiver) = channel();
+        let full = vec![b'x'; WAITING_BYTES as usize];
+        assert!(sender.send(&full).await.is_ok());
+        let other = sender.clone();
+        let closed = tokio::spawn(async move { other.closed().await });
+        let waits = tokio::spawn(async move { (sender.send(b"more").await.is_err(), sender) });
+        tokio::task::yield_now().await;
+        assert!(!closed.is_finished() && !waits.is_finished());
+        drop(receiver);
+        closed.await.unwrap();
+        let (gone, sender) = waits.await.unwrap();
+        assert!(gone && sender.send(b"more").await.is_err());
+        sender.closed().await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_hears_of_a_frame_and_of_the_end() {
+        let (sender, mut receiver) = channel();
+        let reads = tokio::spawn(async move {
+            let first = receiver.recv().await;
+            (first, receiver.recv().await)
+        });
+        tokio::task::yield_now().await;
+        let other = sender.clone();
+        assert!(other.send(b"one").await.is_ok());
+        drop(sender);
+        tokio::task::yield_now().await;
+        assert!(!reads.is_finished());
+        drop(other);
+        let (first, last) = reads.await.unwrap();
+        assert_eq!(first.unwrap().unwrap(), "one");
+        assert!(last.is_none());
+    }
+
+    #[tokio::test]
+    async fn room_for_many_frames_is_given_back_when_they_are_read() {
+        let (sender, mut receiver) = channel();
+        for _ in 0..100 {
+            assert!(sender.send(b"x").await.is_ok());
+        }
+        assert_eq!(receiver.recv().await.unwrap().unwrap().len(), 100);
+        assert!(receiver.0.queue.lock().frames.capacity() <= KEPT_PLACES);
     }
 }

@@ -94,7 +94,7 @@ impl Driver {
             HopEnd::Whole => self.cut("the stream ended early").await,
             HopEnd::Cut(cause) => self.cut(&cause).await,
             HopEnd::Unreadable(cause) => self.refuse(&cause).await,
-            HopEnd::NoStream(_) => self.cut(NO_STREAM).await,
+            HopEnd::NoStream => self.cut(NO_STREAM).await,
         }
     }
 
@@ -105,7 +105,7 @@ impl Driver {
             Some(begin) => {
                 tracing::warn!("the client's own request is served: the answer can't be read");
                 // The receiver is gone if the client left.
-                let _ = begin.send(Begin::OwnRequest(self.turn));
+                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
             }
             None => self.cut(&StreamError::Withheld.to_string()).await,
         }
@@ -113,15 +113,17 @@ impl Driver {
 
     /// Handles a body that is not a stream. If it is the first hop and the client has seen nothing
     /// yet, it is read as a whole body. Nothing else can follow what was streamed.
-    pub(super) async fn other(mut self: Box<Self>, body: Incoming) {
-        let first = self.answers.is_empty() && !body.coded;
+    pub(super) async fn other(mut self: Box<Self>) {
+        let first = self.answers.is_empty() && !self.body.coded;
         match self.client.begin.take() {
             Some(begin) if first => {
-                let turn = self.turn;
-                let _ = begin.send(Begin::WholeBody(turn, self.client.headers, body));
+                let Self {
+                    turn, client, body, ..
+                } = *self;
+                let _ = begin.send(Begin::WholeBody(Box::new(turn), client.headers, body));
             }
             Some(begin) => {
-                let _ = begin.send(Begin::OwnRequest(self.turn));
+                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
             }
             None => self.cut(NO_STREAM).await,
         }

@@ -110,7 +110,9 @@ impl<'a> Builder<'a> {
             without: input.without,
             ..Transcript::default()
         };
-        transcript.entries.reserve(input.shapes.len() + 8);
+        transcript
+            .entries
+            .reserve(input.shapes.len() + input.shapes.len() / 8 + 1);
         transcript.items.reserve(input.shapes.len() * 2);
         Self {
             input,

@@ -101,17 +101,19 @@ impl TurnState {
     /// As [`TurnState::inject`].
     pub(in crate::turn) fn add(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.fixed = self.count_tools(tools);
+        let mut sent = None;
         if let (true, Some(bytes)) = (self.offers(), self.request.tools_bytes()) {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);
             let with = tools::with_hidden(dialect, bytes, &self.injected, waits)
                 .ok_or(MiddleError::Inject)?;
             self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
-            self.tools = Some(with);
+            self.tools = Some(tools::front(dialect, &self.injected, waits));
+            sent = Some(with);
             if let Some(block) = self.terms.guidance(&self.injected, self.guide.given) {
                 self.append(&block, tools)?;
             }
         }
-        self.prologue = self.prologue();
+        self.prologue = self.prologue(sent.as_deref());
         Ok(())
     }
 
@@ -222,7 +224,7 @@ impl TurnState {
         Ok(())
     }
 
-    fn prologue(&self) -> Digest {
+    fn prologue(&self, sent: Option<&[u8]>) -> Digest {
         let system = self
             .shapes
             .iter()
@@ -230,7 +232,7 @@ impl TurnState {
         let mut parts: Vec<&[u8]> = system
             .map(|shape| shape.canonical.as_bytes().as_slice())
             .collect();
-        let tools = self.tools.as_deref().or_else(|| self.request.tools_bytes());
+        let tools = sent.or_else(|| self.request.tools_bytes());
         parts.push(tools.unwrap_or_default());
         Digest::of(&parts)
     }
