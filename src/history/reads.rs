@@ -131,10 +131,10 @@ mod tests {
     async fn most_at_once(store: &Store) -> usize {
         let readers = Readers::of(store);
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let limit = Duration::from_secs(60);
+        let (patience, limit) = (Patience::default(), Duration::from_secs(60));
         let look_ups = (0..40).map(|_| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-            readers.run(&Patience::default(), limit, move |_| {
+            readers.run(&patience, limit, move |_| {
                 most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
                 now.fetch_sub(1, Ordering::Relaxed);

@@ -72,7 +72,8 @@ fn thinks(request: &Request) -> bool {
     }
     let asked = serde_json::from_slice::<Asked>(&request.body);
     let thinking = asked.ok().and_then(|asked| asked.thinking);
-    thinking.is_some_and(|thinking| !thinking.is_null() && thinking["type"] != "disabled")
+    let is_on = |thinking: &Value| thinking.get("type").and_then(Value::as_str) != Some("disabled");
+    thinking.is_some_and(|thinking| !thinking.is_null() && is_on(&thinking))
 }
 
 impl TurnState {
