@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::protect::{ItemSet, Protection};
 use crate::model::{Globs, Words, label_set};
 use crate::session::clip::ClipLimits;
-use crate::session::index::ItemIndex;
+use crate::session::graph::EpisodeKind;
+use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::view::View;
 
@@ -207,6 +208,19 @@ impl PolicyAsk<'_> {
     /// Whether any of that may go before a budget is reported unmet.
     pub(super) fn spares(&self, recent: u32) -> bool {
         recent > 0 || !self.config.held.is_empty()
+    }
+
+    /// The first episode after the prologue (§4.3, prologue protection), which under the published order
+    /// ends at the first `start`; without a `start` all episodes are prologue. If the model did not know
+    /// `delimiter` from the first request on, what it did before is unannotated work, and no episode is
+    /// prologue.
+    pub(super) fn prologue(&self) -> EpisodeIndex {
+        if !self.config.prologue_until_start {
+            return EpisodeIndex(0);
+        }
+        let mut episodes = self.view.transcript().graph.episodes.indexed();
+        let first = episodes.find(|(_, episode)| episode.kind != EpisodeKind::Implicit);
+        first.map_or(EpisodeIndex(usize::MAX), |(at, _)| at)
     }
 }
 

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::ask::{Level, Order, Policy, PolicyAsk};
-use super::paper;
 use super::pass::{Proposal, conclude};
 use super::protect::Protection;
 use super::work::{STUB_FROM, Work, bare};
@@ -54,18 +53,18 @@ pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[AskedItem]) -> 
     conclude(work, ask, policy)
 }
 
-/// What may not be touched: what no pass touches at first, and under the paper's rules open episodes and
+/// What may not be touched: what no pass touches at first, and under the published order open episodes and
 /// the prologue.
 fn protection(ask: &PolicyAsk<'_>) -> Protection {
     let own = ask.protection(ask.config.protect_recent);
-    let paper = ask.config.order == Order::Paper;
-    let own = if ask.config.strict_active || paper {
+    let published = ask.config.order == Order::Paper;
+    let own = if ask.config.strict_active || published {
         own.with_open()
     } else {
         own
     };
-    if paper {
-        own.with_prologue(paper::prologue(ask))
+    if published {
+        own.with_prologue(ask.prologue())
     } else {
         own
     }

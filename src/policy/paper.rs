@@ -31,7 +31,7 @@ struct PaperPass<'a> {
 /// Proposes a pass. If an operator protects the newest tokens, these are freed last, as in every
 /// order; the published order protects none.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let prologue = prologue(ask);
+    let prologue = ask.prologue();
     let recent = ask.config.protect_recent;
     let mut pass = PaperPass {
         work: Work::new(ask, ask.protection(recent).with_open()),
@@ -46,18 +46,6 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     // Only line 2 spares the prologue. The check of the moves verifies that.
     pass.work.protection = pass.work.protection.with_prologue(prologue);
     conclude(pass.work, ask, Policy::CwlPaper)
-}
-
-/// The first episode after the prologue (§4.3, prologue protection), which ends at the first
-/// `start`; without a `start` all episodes are prologue. If the model did not know `delimiter` from
-/// the first request on, what it did before is unannotated work, and no episode is prologue.
-pub(super) fn prologue(ask: &PolicyAsk<'_>) -> EpisodeIndex {
-    if !ask.config.prologue_until_start {
-        return EpisodeIndex(0);
-    }
-    let mut episodes = ask.view.transcript().graph.episodes.indexed();
-    let first = episodes.find(|(_, episode)| episode.kind != EpisodeKind::Implicit);
-    first.map_or(EpisodeIndex(usize::MAX), |(at, _)| at)
 }
 
 impl<'a> PaperPass<'a> {

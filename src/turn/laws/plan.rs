@@ -241,8 +241,9 @@ proptest! {
         let sim = properties::play(&SessionTerms::endless(), &turns);
         let (_, prepared) = sim.look();
         let transcript = prepared.view.transcript();
-        let protection = Protection::new(Marked::new(transcript, &Marks::default()), 0);
-        let mut marks = Marks::default();
+        // An eviction that a person asked for may have left marks.
+        let protection = Protection::new(prepared.view.marked(), 0);
+        let mut marks = prepared.view.marks().clone();
         for ask in &asks {
             // Each is judged on its own, on what the ones before have left.
             let moves = moves(transcript, ask);
