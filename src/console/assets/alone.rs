@@ -48,7 +48,7 @@ pub fn page(title: &str, module: &str, otherwise: &str, data: &Value) -> String 
          <link rel=\"icon\" href=\"data:image/svg+xml;base64,{icon}\">\n\
          <style>\n{styles}</style>\n\
          <script type=\"importmap\">{map}</script>\n</head>\n<body>\n\
-         <div id=\"app\"><main><h1>{title}</h1><noscript><p>{otherwise}</p></noscript></main></div>\n\
+         <div id=\"app\"><main><h1>{title}</h1><p>{otherwise}</p></main></div>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
          <script type=\"module\">import \"{start}\";</script>\n\
          <script type=\"text/plain\" id=\"licences\">\n{licences}</script>\n\
