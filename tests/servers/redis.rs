@@ -63,7 +63,7 @@ impl RedisServer {
         // Somebody else may have the port.
         while server.running.is_none() {
             server.port = next_port();
-            server.restart();
+            server.launch();
         }
         server
     }
@@ -75,6 +75,22 @@ impl RedisServer {
     /// Starts the server again, with the same port and files.
     pub fn restart(&mut self) {
         self.kill();
+        let begun = Instant::now();
+        self.launch();
+        // While it was gone somebody else may have taken the port for a moment.
+        while self.running.is_none() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "redis-server did not start again: {}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+            self.launch();
+        }
+    }
+
+    /// Starts the server. It may end at once, if somebody else has the port.
+    fn launch(&mut self) {
         // The shell ends the server when the test process has gone, however that happened: the
         // pipe is closed then.
         let mut shell = Command::new("sh")
