@@ -1,7 +1,6 @@
 //! What a person asks of a session's view: a pass out of turn, that single items leave it, or that
-//! originals come back. Owns what is
-//! refused at once, told from records alone, and what each ask costs. Never moves a mark: the session's next
-//! turns do, and what their passes may not touch then stays.
+//! originals come back. Owns what is refused at once, told from records alone, and what each ask costs. Never
+//! moves a mark: the session's next turns do, and what their passes may not touch then stays.
 
 use std::collections::HashSet;
 

@@ -15,6 +15,7 @@ use super::record_place;
 use crate::dialect::Purpose;
 use crate::model::{EditKind, Edits};
 use crate::record::{FailedStage, RetryReason};
+use crate::turn::state::Prepared;
 use crate::upstream::{self, ResponseBody};
 
 /// How many bytes of a refusal are read to find out why.
@@ -146,14 +147,7 @@ async fn send_without_exchange(
     app.asked.refused(&session);
     let without = turn.prepare(app, None).ok()?;
     turn.reporter.retried(RetryReason::Edits);
-    turn.reporter.prepared(&turn.state, &without);
-    turn.prepared = without;
-    let answer = send(app, turn).await;
-    if let Ok(response) = &answer {
-        turn.reporter
-            .answered(response.status(), response.headers());
-    }
-    Some(answer)
+    Some(send_anew(app, turn, without).await)
 }
 
 /// Sends a refused view without the edits that it may have been refused for. Whether that is
@@ -185,14 +179,10 @@ async fn send_without_suspects(
     } else {
         RetryReason::Edits
     });
-    turn.reporter.prepared(&turn.state, &without);
-    turn.prepared = without;
-    let answer = send(app, turn).await;
+    let answer = send_anew(app, turn, without).await;
     let Ok(response) = &answer else {
         return Some(answer);
     };
-    turn.reporter
-        .answered(response.status(), response.headers());
     // If the client set breakpoints of its own, there may only have been too many in total.
     let sole = !turn.state.is_marked();
     if response.status().is_success() && (sole || !breaks) {
@@ -225,6 +215,15 @@ async fn send_after_emergency_pass(
     }
     // The marks that the refused view moved stay where they are, because marks never move back. So
     // that pass is reported as well.
+    Some(send_anew(app, turn, prepared).await)
+}
+
+/// Sends another hop in place of one that was refused, and reports both it and what came of it.
+async fn send_anew(
+    app: &App,
+    turn: &mut ManagedTurn,
+    prepared: Prepared,
+) -> Result<Response<ResponseBody>, ProxyError> {
     turn.reporter.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
     let answer = send(app, turn).await;
@@ -232,7 +231,7 @@ async fn send_after_emergency_pass(
         turn.reporter
             .answered(response.status(), response.headers());
     }
-    Some(answer)
+    answer
 }
 
 /// Sends the prepared hop.
