@@ -42,14 +42,14 @@ function open() {
   source = mine;
   mine.onopen = () => {
     set(true);
-    // What happened in between was heard by nobody, if the stream is another one.
+    // Nobody heard what happened in between: a browser that heard no event yet has none to go on from.
     if (broken) tell({ kind: "resync", data: { missed: null } });
     broken = false;
   };
   mine.onerror = () => {
     set(false);
+    broken = true;
     if (mine.readyState === EventSource.CLOSED) {
-      broken = true;
       clearTimeout(again);
       again = setTimeout(open, AGAIN);
     }

@@ -126,17 +126,23 @@ async fn ask(proxy: SocketAddr, frames: usize, pace: Pace, said: usize) -> TcpSt
 /// Reads so many streams at once, each of so many frames, and to its end: what is wrong with those
 /// that did not come whole.
 pub async fn fast(proxy: SocketAddr, streams: usize, frames: usize, pace: Pace) -> Vec<String> {
-    fast_behind(proxy, streams, (frames, pace), SAID).await
+    fast_behind(proxy, (streams, Duration::ZERO), (frames, pace), SAID).await
 }
 
-/// The same behind a conversation of so many bytes.
+/// The same behind a conversation of so many bytes, each so long after the one before it.
 pub async fn fast_behind(
     proxy: SocketAddr,
-    streams: usize,
+    (streams, apart): (usize, Duration),
     (frames, pace): (usize, Pace),
     said: usize,
 ) -> Vec<String> {
-    let readers = (0..streams).map(|_| tokio::spawn(read(proxy, frames, pace, said)));
+    let begun = Instant::now();
+    let readers = (0..).take(streams).map(|number: u32| {
+        tokio::spawn(async move {
+            tokio::time::sleep_until(begun + apart * number).await;
+            read(proxy, frames, pace, said).await
+        })
+    });
     let mut wrong = Vec::new();
     for reader in readers.collect::<Vec<_>>() {
         wrong.extend(reader.await.unwrap().err());

@@ -89,8 +89,8 @@ pub fn look<T>(
     })
 }
 
-/// Looks at a session's texts under the marks that it had at each of some turns, in order. Nobody is called
-/// if there are no texts.
+/// Looks at a session's texts under the marks that it had at each of some turns, which ascend. Nobody is
+/// called if there are no texts.
 #[cfg(feature = "lab")]
 pub fn look_at_turns(
     app: &App,
@@ -99,9 +99,17 @@ pub fn look_at_turns(
     mut each: impl FnMut(u32, &Look<'_>),
 ) -> Result<(), ConsoleError> {
     with_turn(app, known, |state, tools| {
-        let markings = turns.iter().map(|turn| marks_at(&known.path, Some(*turn)));
+        let (mut marks, mut entries) = (Marks::default(), known.path.entries.iter().peekable());
+        let markings = turns.iter().map(|turn| {
+            while let Some(entry) = entries.next_if(|entry| entry.record.turn <= *turn) {
+                for hop in &entry.record.hops {
+                    marks.apply(&hop.marks, &hop.kept);
+                }
+            }
+            Arc::new(marks.clone())
+        });
         let mut turns = turns.iter();
-        state.look_under(tools, markings.map(Arc::new), &mut |look| {
+        state.look_under(tools, markings, &mut |look| {
             turns.next().into_iter().for_each(|turn| each(*turn, look));
         });
     })?;

@@ -31,6 +31,8 @@ pub struct Known {
     pub watched: bool,
     /// What of it was needed later, once somebody has asked. None without its texts.
     pub needed: OnceLock<Option<Arc<NeededLater>>>,
+    /// Its title, once somebody has asked, if its texts are stored.
+    pub title: OnceLock<Option<String>>,
 }
 
 /// Weighs sessions by the memory that they take.
@@ -39,7 +41,12 @@ pub struct ByBytes;
 
 impl Weighter<Digest, Arc<Known>> for ByBytes {
     fn weight(&self, _key: &Digest, known: &Arc<Known>) -> u64 {
-        (known.path.weight() + size_of::<Known>() + entry::<Digest, Arc<Known>>()) as u64
+        let needed = known.needed.get().and_then(Option::as_deref);
+        let needed = needed.map_or(0, NeededLater::weight);
+        let title = known.title.get().and_then(Option::as_ref);
+        let title = title.map_or(0, String::capacity);
+        let own = size_of::<Known>() + entry::<Digest, Arc<Known>>();
+        (known.path.weight() + needed + title + own) as u64
     }
 }
 
@@ -223,10 +230,16 @@ pub fn read(
         path: Arc::new(path),
         watched,
         needed: OnceLock::new(),
+        title: OnceLock::new(),
     });
-    kept.insert(key, Arc::clone(&known));
-    app.live.set_read_weight(kept.weight());
+    keep(app, kept, &known);
     Ok(known)
+}
+
+/// Keeps a session for the next request. One that has learned something since then has to be weighed again.
+pub fn keep(app: &App, kept: &KnownSessions, known: &Arc<Known>) {
+    kept.insert(known.identity(), Arc::clone(known));
+    app.live.set_read_weight(kept.weight());
 }
 
 /// The path with one more turn, if that is all that is new.

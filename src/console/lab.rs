@@ -135,27 +135,23 @@ pub fn needed(app: &App, known: &Known) -> Result<Option<NeededLater>, ConsoleEr
     }
     let needs = Needs::of(&played.trace);
     let mut judged = Judged {
-        views: LeftViews::of(app, known, &story, &needs)?,
+        view: None,
+        hidden: HashMap::new(),
         classes: &app.settings.settings(known.row.profile.as_deref()).classes,
         story: &story,
         played: &played,
         needs: &needs,
         found: HashMap::new(),
     };
-    for (at, ask) in needs.asks.iter().enumerate() {
-        if let Some((turn, ..)) = played.messages.get(at) {
-            judged.ask(at, *turn, ask);
-        }
-    }
+    judged.all(app, known)?;
     let mut found = judged.found;
     recalled(known, &mut found);
     Ok(Some(NeededLater(found)))
 }
 
-/// What stood in a view in place of what was gone, from a turn on.
+/// What stood in a view in place of what was gone.
 #[derive(Default)]
 struct LeftView {
-    turn: u32,
     /// Calls whose results are not shown as they came, and texts that are not.
     texts: HashSet<ItemNo>,
     /// Calls whose arguments are not shown as they came.
@@ -166,47 +162,10 @@ struct LeftView {
     strings: HashSet<u32>,
 }
 
-/// The views of a session, as far as they are not what the client sent.
-struct LeftViews {
-    /// In the order of their turns.
-    views: Vec<LeftView>,
-    /// Where hidden calls have each needed string: the turn, the call, and whether in its arguments.
-    hidden: HashMap<u32, Vec<(u32, ItemNo, bool)>>,
-}
-
-impl LeftViews {
-    fn of(app: &App, known: &Known, story: &Story, needs: &Needs) -> Result<Self, ConsoleError> {
-        let entries = known.path.entries.iter();
-        let moved =
-            entries.filter(|entry| entry.record.hops.iter().any(|hop| !hop.marks.is_empty()));
-        let turns: Vec<u32> = moved.map(|entry| entry.record.turn).collect();
-        let mut all = Self {
-            views: Vec::new(),
-            hidden: HashMap::new(),
-        };
-        content::look_at_turns(app, known, &turns, |turn, look| {
-            if all.views.is_empty() {
-                all.hidden = hidden(look, story, needs);
-            }
-            all.views.push(LeftView::of(turn, look, needs));
-        })?;
-        Ok(all)
-    }
-
-    /// The newest of them at a turn.
-    fn at(&self, turn: u32) -> Option<&LeftView> {
-        let before = self.views.partition_point(|view| view.turn <= turn);
-        self.views.get(before.checked_sub(1)?)
-    }
-}
-
 impl LeftView {
-    fn of(turn: u32, look: &Look<'_>, needs: &Needs) -> Self {
+    fn of(look: &Look<'_>, needs: &Needs) -> Self {
         let (view, items) = (look.view(), &look.transcript().items);
-        let mut left = Self {
-            turn,
-            ..Self::default()
-        };
+        let mut left = Self::default();
         let number = |at: ItemIndex| items.get(at).map(|item| item.no);
         for (at, note) in &view.notes().results {
             left.texts.extend(number(*at));
@@ -255,7 +214,10 @@ fn hidden(look: &Look<'_>, story: &Story, needs: &Needs) -> HashMap<u32, Vec<(u3
 
 /// A session whose needs are judged, answer by answer.
 struct Judged<'a> {
-    views: LeftViews,
+    /// The view of the answers that are being judged. None before anything was gone.
+    view: Option<LeftView>,
+    /// Where hidden calls have each needed string: the turn, the call, and whether in its arguments.
+    hidden: HashMap<u32, Vec<(u32, ItemNo, bool)>>,
     classes: &'a Classes,
     story: &'a Story,
     played: &'a Played,
@@ -264,13 +226,65 @@ struct Judged<'a> {
 }
 
 impl<'a> Judged<'a> {
+    /// Judges every answer under the view that it was given. Looks at no view in which nothing is gone that an
+    /// answer asks for: of a long session all views take long.
+    fn all(&mut self, app: &App, known: &Known) -> Result<(), ConsoleError> {
+        let needs = self.needs;
+        let turns = self.played.messages.iter().map(|(turn, ..)| *turn);
+        let asks = needs.asks.iter().enumerate().zip(turns);
+        let asks = asks.filter(|((at, ask), turn)| self.concerns(*at, *turn, ask));
+        let mut asks: Vec<(u32, usize, &Ask)> =
+            asks.map(|((at, ask), turn)| (turn, at, ask)).collect();
+        asks.sort_unstable_by_key(|(turn, at, _)| (*turn, *at));
+        let entries = known.path.entries.iter();
+        let moved =
+            entries.filter(|entry| entry.record.hops.iter().any(|hop| !hop.marks.is_empty()));
+        let moved: Vec<u32> = moved.map(|entry| entry.record.turn).collect();
+        // The newest view at each answer's turn, and the answers that were given it.
+        let views = asks.chunk_by(|(one, ..), (other, ..)| {
+            let before = |turn: &u32| moved.partition_point(|moved| moved <= turn);
+            before(one) == before(other)
+        });
+        let views = views.filter_map(|asks| {
+            let (turn, ..) = asks.first()?;
+            let before = moved.partition_point(|moved| moved <= turn);
+            Some((*moved.get(before.checked_sub(1)?)?, asks))
+        });
+        let views: Vec<(u32, &[(u32, usize, &Ask)])> = views.collect();
+        let turns: Vec<u32> = views.iter().map(|(turn, _)| *turn).collect();
+        let mut asks = views.iter().map(|(_, asks)| *asks);
+        content::look_at_turns(app, known, &turns, |_, look| {
+            if self.view.is_none() {
+                self.hidden = hidden(look, self.story, needs);
+            }
+            self.view = Some(LeftView::of(look, needs));
+            for (turn, at, ask) in asks.next().into_iter().flatten() {
+                self.ask(*at, *turn, ask);
+            }
+        })
+    }
+
+    /// Whether something was gone that an answer asks for.
+    fn concerns(&self, at: usize, turn: u32, ask: &Ask) -> bool {
+        let is_gone = |(message, part)| {
+            let item = self.item(message, part);
+            item.is_some_and(|no| self.gone(no, turn).is_some())
+        };
+        let mut again = ask.again.iter().map(|message| (*message, TextPart::Text));
+        let mut said = ask
+            .strings
+            .iter()
+            .flat_map(|string| self.needs.holders(*string, at));
+        again.any(is_gone) || said.any(is_gone)
+    }
+
     /// Notes what an answer needed of what was gone.
     fn ask(&mut self, at: usize, turn: u32, ask: &Ask) {
         for again in &ask.again {
             let item = self.item(*again, TextPart::Text);
             let item = item.and_then(|no| self.gone(no, turn));
             let points = |no: ItemNo| {
-                let view = self.views.at(turn);
+                let view = self.view.as_ref();
                 view.is_some_and(|view| view.pointing.contains(&no))
             };
             if let Some(item) = item.filter(|item| !points(item.no)) {
@@ -318,7 +332,7 @@ impl<'a> Judged<'a> {
 
     /// Whether a turn's view had a string of what was said before a message, in whatever place.
     fn holds(&self, string: u32, at: usize, turn: u32) -> bool {
-        let Some(view) = self.views.at(turn) else {
+        let Some(view) = &self.view else {
             return true;
         };
         let shows = |no: ItemNo, arguments: bool| {
@@ -333,7 +347,7 @@ impl<'a> Judged<'a> {
             let no = self.item(message, part);
             no.is_none_or(|no| shows(no, matches!(part, TextPart::Call(_))))
         };
-        let hidden = self.views.hidden.get(&string);
+        let hidden = self.hidden.get(&string);
         let mut hidden = hidden.into_iter().flatten();
         view.strings.contains(&string)
             || hidden.any(|(said, no, arguments)| *said < turn && shows(*no, *arguments))

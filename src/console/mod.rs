@@ -244,8 +244,7 @@ impl Console {
         extras.spark = spark(&known.path);
         if self.app.serving.shown != ShownContent::Off {
             extras.finding = finding(&Story::of(&known.path));
-            let title = content::look(&self.app, &known, None, content::title);
-            extras.title = title.ok().flatten().flatten();
+            extras.title = self.title(&known);
         }
         extras
     }
@@ -389,12 +388,32 @@ impl Console {
     }
 
     /// What of a session was needed later. None without its texts.
-    fn needed(&self, known: &Known) -> Option<Arc<NeededLater>> {
+    fn needed(&self, known: &Arc<Known>) -> Option<Arc<NeededLater>> {
+        let is_new = known.needed.get().is_none();
         let find = || {
             let found = lab::needed(&self.app, known).ok().flatten();
             found.map(Arc::new)
         };
-        known.needed.get_or_init(find).clone()
+        let needed = known.needed.get_or_init(find).clone();
+        if is_new {
+            known::keep(&self.app, &self.known, known);
+        }
+        needed
+    }
+
+    /// The beginning of a session's first user text. None without its texts.
+    fn title(&self, known: &Known) -> Option<String> {
+        let find = || {
+            let title = content::look(&self.app, known, None, content::title);
+            title.ok().flatten().flatten()
+        };
+        match TextSource::of(&self.app, known) {
+            // Reading all texts of a long session takes long. What is in memory alone may leave it, and is
+            // not to be shown then.
+            TextSource::Stored => known.title.get_or_init(find).clone(),
+            TextSource::Live => find(),
+            TextSource::Withheld | TextSource::Nowhere => None,
+        }
     }
 
     /// This session under other lines, as lines of JSON that `each` takes until it has enough.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use crate::model::ItemNo;
+use crate::model::caches::entry;
 
 /// How an item was needed.
 #[cfg_attr(
@@ -57,6 +58,14 @@ impl Need {
 pub struct NeededLater(pub HashMap<ItemNo, Need>);
 
 impl NeededLater {
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let words = self.0.values().filter_map(|need| need.word.as_ref());
+        let words: usize = words.map(String::capacity).sum();
+        words + self.0.len() * entry::<ItemNo, Need>()
+    }
+
     /// How an item was needed.
     #[must_use]
     pub fn of(&self, no: ItemNo) -> Option<&Need> {

@@ -70,7 +70,7 @@ impl Branch {
     /// The name of this branch alone.
     #[must_use]
     pub fn name(&self) -> String {
-        self.newest.0.short()
+        self.newest.short()
     }
 }
 

@@ -142,7 +142,7 @@ fn turn(entry: &PathEntry, reported: Option<Usage>) -> Value {
     json!({
         "turn": record.turn,
         "position": entry.position,
-        "record": entry.id.0.short(),
+        "record": entry.id.short(),
         "ended": date(record.ended),
         "model": record.model,
         "calls": calls,

@@ -51,17 +51,19 @@ const TYPICAL: u64 = 1024;
 /// seldom wait for each other. A value must fit into one shard, and the path of a long session is
 /// large; but each request reads only one path.
 const PATH_SHARDS: usize = 4;
+/// Shards of the console's cache, which holds whole sessions for a few people: of a smaller share a session
+/// of five thousand turns has to fit into one.
+const CONSOLE_SHARDS: usize = 1;
 
 /// The bytes that one cache may take of `all`.
 #[must_use]
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
         CacheName::Paths => 21,
-        CacheName::Words => 13,
+        CacheName::Words => 11,
         CacheName::Shapes => 11,
-        CacheName::Lefts | CacheName::Notes => 4,
-        CacheName::Bodies => 4,
-        CacheName::Watched | CacheName::Console => 2,
+        CacheName::Lefts | CacheName::Notes | CacheName::Bodies | CacheName::Console => 4,
+        CacheName::Watched => 2,
         CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
     all / PARTS * parts
@@ -80,7 +82,11 @@ where
     V: Clone,
     W: Weighter<K, V> + Clone,
 {
-    let shards = (name == CacheName::Paths).then_some(PATH_SHARDS);
+    let shards = match name {
+        CacheName::Paths => Some(PATH_SHARDS),
+        CacheName::Console => Some(CONSOLE_SHARDS),
+        _ => None,
+    };
     of_bytes(share(name, all) as u64, shards, weighter)
 }
 

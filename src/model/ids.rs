@@ -1,5 +1,5 @@
-//! Newtypes for everything that identifies something. Digests are blake3; they are compared and
-//! stored, never taken apart.
+//! Newtypes for everything that identifies something. Digests are blake3, and the ids of records begin
+//! with a time; they are compared and stored, never taken apart.
 
 use std::fmt;
 
@@ -69,6 +69,32 @@ pub fn blob_id(bytes: &[u8]) -> Digest {
     Digest(*blake3::hash(bytes).as_bytes())
 }
 
+/// How many bytes of a [`dated_id`] tell the time.
+const TIME_BYTES: usize = 6;
+
+/// The id of a blob that is written once, such as a record: the time in milliseconds since 1970 as six bytes,
+/// big-endian, and then what [`blob_id`] has behind its first six.
+///
+/// An engine sorts blobs by their ids. Those of dated ids lie in the order of their writing, so a new one
+/// changes the page that was changed last. In the order of their hashes each would change another page, and
+/// the engine remembers in memory which pages were changed where.
+#[must_use]
+pub fn dated_id(bytes: &[u8], at: u64) -> Digest {
+    let Digest(mut id) = blob_id(bytes);
+    let [_, _, time @ ..] = at.to_be_bytes();
+    for (to, from) in id.iter_mut().zip(time) {
+        *to = from;
+    }
+    Digest(id)
+}
+
+/// Whether an id is that of these bytes: their [`blob_id`], or a [`dated_id`] of any time.
+#[must_use]
+pub fn is_id_of(id: &Digest, bytes: &[u8]) -> bool {
+    let hash = blob_id(bytes);
+    id.0.get(TIME_BYTES..) == hash.0.get(TIME_BYTES..)
+}
+
 /// The wire format of a conversation.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
@@ -101,9 +127,22 @@ digest_newtype!(
     Head
 );
 digest_newtype!(
-    /// The hash of a turn record's bytes.
+    /// The [`dated_id`] of a turn record's bytes and of the time at which the turn ended. The hash of the
+    /// bytes alone in records of earlier versions.
     RecordId
 );
+
+impl RecordId {
+    /// The last eight bytes in hex, because the first ones only tell the time: enough to name a branch.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let Digest([.., one, two, three, four, five, six, seven, eight]) = self.0;
+        format!(
+            "{:016x}",
+            u64::from_be_bytes([one, two, three, four, five, six, seven, eight])
+        )
+    }
+}
 
 /// The explicit session of a request; empty where the client names none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -114,3 +153,24 @@ pub struct Scope(pub String);
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct CallId(pub String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dated_ids_lie_in_the_order_of_their_times_and_are_held_to_their_bytes() {
+        let times = [0, 1, 255, 256, 1_795_544_590_070, (1 << 48) - 1];
+        let ids = times.map(|at| dated_id(b"record", at));
+        assert!(ids.is_sorted());
+        assert!(
+            ids.iter()
+                .all(|id| is_id_of(id, b"record") && !is_id_of(id, b"other"))
+        );
+        assert!(is_id_of(&blob_id(b"record"), b"record"));
+        // What names a branch is in the hash, so two records of one moment differ in it.
+        let [one, other] = [b"record", b"second"].map(|bytes| RecordId(dated_id(bytes, 7)).short());
+        assert_ne!(one, other);
+        assert_eq!(one, RecordId(blob_id(b"record")).short());
+    }
+}

@@ -31,7 +31,9 @@ pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
 pub use failure::is_failure;
 pub use globs::{GlobError, Globs};
 pub use guide::{Given, Guide};
-pub use ids::{CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id};
+pub use ids::{
+    CallId, Dialect, Digest, Head, RecordId, Scope, TenantId, blob_id, dated_id, is_id_of,
+};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,
 };

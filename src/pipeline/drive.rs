@@ -53,7 +53,7 @@ enum Begin {
     /// With the answer to the client's own request, which the caller still has to send.
     OwnRequest(Box<ManagedTurn>),
     /// With a whole body, because the upstream did not send a stream.
-    WholeBody(Box<ManagedTurn>, HeaderMap, Incoming),
+    WholeBody(Box<ManagedTurn>, Box<HeaderMap>, Incoming),
 }
 
 /// Streams a turn to the client.
@@ -81,7 +81,7 @@ pub(super) async fn stream(
         client: ClientSide {
             sender,
             begin: Some(begin),
-            headers: std::mem::take(&mut head.headers),
+            headers: Some(Box::new(std::mem::take(&mut head.headers))),
             held: Instant::now(),
         },
     });
@@ -96,7 +96,7 @@ pub(super) async fn stream(
     let answer = match begun.await {
         Ok(Begin::OwnRequest(turn)) => return Ok(Served::Unreadable(turn)),
         Ok(Begin::WholeBody(turn, headers, body)) => {
-            head.headers = headers;
+            head.headers = *headers;
             return Ok(Served::WholeBody(turn, Box::new(head), body));
         }
         Ok(Begin::Stream(headers)) => {
@@ -132,7 +132,8 @@ fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<B
 struct ClientSide {
     sender: Sender,
     begin: Option<oneshot::Sender<Begin>>,
-    headers: HeaderMap,
+    /// The upstream's headers, until the response has begun.
+    headers: Option<Box<HeaderMap>>,
     held: Instant,
 }
 
@@ -310,11 +311,11 @@ impl Driver {
             return;
         };
         self.turn.reporter.spoken();
-        let mut headers = std::mem::take(&mut self.client.headers);
+        let mut headers = self.client.headers.take().unwrap_or_default();
         upstream::to_client(&mut headers);
         headers.extend(self.turn.reporter.headers());
         // The receiver is gone if the client left. The next frame notices that.
-        let _ = begin.send(Begin::Stream(Box::new(headers)));
+        let _ = begin.send(Begin::Stream(headers));
     }
 
     /// Keeps the connection alive while frames are held back. Sends the head first, and then a

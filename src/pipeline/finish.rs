@@ -13,7 +13,7 @@ use super::stored_content;
 use crate::history::usage_key;
 use crate::model::{
     Digest, Erased, LateReport, Parent, RecordId, RowSizes, SessionRow, TenantId, TurnAccount,
-    TurnRecord, Usage, blob_id,
+    TurnRecord, Usage, dated_id,
 };
 use crate::session::chain::{self, RecordKey};
 use crate::session::path::{Path, PathEntry, with_turn};
@@ -83,9 +83,9 @@ pub fn commit(
     if let Some(facts) = &mut record.facts {
         facts.sums = Some(state.path.sums());
     }
-    // The record is immutable and named by its hash, so everything it says must be filled in by
+    // The record is immutable and named by its hash and its time, so everything it says must be filled in by
     // now.
-    record.parent = parent(&state.path, record.turn, &mut batch);
+    record.parent = parent(&state.path, &record, &mut batch);
     batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
@@ -182,7 +182,9 @@ impl Committed {
         };
         let report = LateReport::new(usage, cost);
         let bytes = encode(&report);
-        let blob = blob_id(&bytes);
+        // Beside its record, if the engine sorts by ids.
+        let ended = self.path.newest().map_or(0, |record| record.ended);
+        let blob = dated_id(&bytes, ended);
         let link = Link {
             key: usage_key(self.id),
             id: blob,
@@ -260,16 +262,16 @@ fn renewed(path: &Path, ended: u64) -> Vec<Digest> {
 }
 
 /// The parent of a record. Writes a snapshot every so many turns, and after every alignment.
-fn parent(path: &Path, turn: u32, batch: &mut Batch) -> Parent {
+fn parent(path: &Path, record: &TurnRecord, batch: &mut Batch) -> Parent {
     let Some(newest) = path.entries.last() else {
         return Parent::Root;
     };
     // An aligned path differs from what its records say, so the next record can't stand on those.
-    if !path.aligned && !turn.is_multiple_of(SNAPSHOT_EVERY) {
+    if !path.aligned && !record.turn.is_multiple_of(SNAPSHOT_EVERY) {
         return Parent::Record(newest.id);
     }
     let bytes = encode(&path.snapshot());
-    let id = blob_id(&bytes);
+    let id = dated_id(&bytes, record.ended);
     batch.blobs.push((id, bytes));
     Parent::Snapshot(id)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexSet;
 use twox_hash::XxHash3_64;
 
 use super::blocks::{PASSAGE, runs, weight, words};
@@ -51,7 +52,8 @@ pub struct Ask {
 /// Everything that the answers of a session need.
 #[derive(Default)]
 pub struct Needs {
-    strings: HashMap<Box<str>, u32>,
+    /// The number of a string is its place.
+    strings: IndexSet<Box<str>>,
     lines: HashMap<u64, u32>,
     passages: HashMap<u64, u32>,
     /// For each message what its calls need; empty for all but answers.
@@ -148,8 +150,8 @@ impl Needs {
     /// A string by its number, for people.
     #[must_use]
     pub fn string(&self, number: u32) -> &str {
-        let found = self.strings.iter().find(|(_, own)| **own == number);
-        found.map_or("", |(string, _)| string)
+        let found = self.strings.get_index(number as usize);
+        found.map_or("", |string| string)
     }
 
     /// What a message holds of what is needed; none where it can't be read.
@@ -158,8 +160,8 @@ impl Needs {
         let mut held = Held::default();
         let read = texts(bytes, &mut |part, text| {
             for (_, string) in strings(text) {
-                if let Some(number) = self.strings.get(string) {
-                    held.parts.push((part, *number));
+                if let Some(number) = self.number(string) {
+                    held.parts.push((part, number));
                 }
             }
             let words = words(text);
@@ -189,14 +191,18 @@ impl Needs {
     pub fn strings_of(&self, part: TextPart, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
         let mut read = |text: &str| {
-            let known = strings(text).filter_map(|(_, string)| self.strings.get(string));
-            found.extend(known.copied());
+            let known = strings(text).filter_map(|(_, string)| self.number(string));
+            found.extend(known);
         };
         match part {
             TextPart::Call(_) => values(text, &mut read),
             TextPart::Text | TextPart::Reasoning => read(text),
         }
         found
+    }
+
+    fn number(&self, string: &str) -> Option<u32> {
+        u32::try_from(self.strings.get_index_of(string)?).ok()
     }
 
     fn line(&self, line: &str) -> Option<u32> {
@@ -246,12 +252,11 @@ impl Needs {
 
     fn need(&mut self, text: &str, need: &mut Need) {
         for (_, string) in strings(text) {
-            let next = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
-            let number = match self.strings.get(string) {
-                Some(number) => *number,
-                None => *self.strings.entry(string.into()).or_insert(next),
+            let number = match self.strings.get_index_of(string) {
+                Some(number) => number,
+                None => self.strings.insert_full(string.into()).0,
             };
-            need.strings.push(number);
+            need.strings.push(u32::try_from(number).unwrap_or(u32::MAX));
         }
         for line in lines(text) {
             let next = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::error::StoreError;
-use crate::model::{Digest, blob_id};
+use crate::model::{Digest, is_id_of};
 
 /// How many members of a set are read at most. What many sessions said alike leads to as many
 /// records, and a request must not wait for all of them.
@@ -24,7 +24,10 @@ pub struct Link {
 /// What is written together. Writing it twice changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Blobs under their [`blob_id`].
+    /// Blobs under their ids: [`blob_id`] for what several may write, [`dated_id`] for what only one does.
+    ///
+    /// [`blob_id`]: crate::model::blob_id
+    /// [`dated_id`]: crate::model::dated_id
     pub blobs: Vec<(Digest, Bytes)>,
     /// Links to blobs of this batch or of earlier ones.
     pub links: Vec<Link>,
@@ -99,7 +102,7 @@ impl Batch {
 
     /// Checks that every blob matches its id.
     pub(super) fn verify(&self) -> Result<(), StoreError> {
-        match self.blobs.iter().find(|(id, bytes)| blob_id(bytes) != *id) {
+        match self.blobs.iter().find(|(id, bytes)| !is_id_of(id, bytes)) {
             Some((id, _)) => Err(StoreError::WrongId { id: *id }),
             None => Ok(()),
         }

@@ -116,7 +116,9 @@ pub enum StoreError {
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A blob came with an id that is not the hash of its bytes.
-    #[error("a blob came with the id {id:?}, which is not the hash of its bytes: use `blob_id`")]
+    #[error(
+        "a blob came with the id {id:?}, which is not the hash of its bytes: use `blob_id` or `dated_id`"
+    )]
     WrongId {
         /// That id.
         id: Digest,

@@ -7,7 +7,7 @@ use super::state::TurnState;
 use crate::dialect::answer::Answer;
 use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
-use crate::model::{CallId, ItemNo, Parent, RecordId, StoredHop, TurnRecord, blob_id};
+use crate::model::{CallId, ItemNo, Parent, RecordId, StoredHop, TurnRecord, dated_id};
 
 /// How a turn ended.
 pub struct Ending<'a> {
@@ -105,7 +105,7 @@ pub fn record(
 #[must_use]
 pub fn named(record: &TurnRecord) -> (RecordId, Bytes) {
     let bytes = encode(record);
-    (RecordId(blob_id(&bytes)), bytes)
+    (RecordId(dated_id(&bytes, record.ended)), bytes)
 }
 
 /// The stored form of a value.

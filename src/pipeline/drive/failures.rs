@@ -120,7 +120,8 @@ impl Driver {
                 let Self {
                     turn, client, body, ..
                 } = *self;
-                let _ = begin.send(Begin::WholeBody(Box::new(turn), client.headers, body));
+                let headers = client.headers.unwrap_or_default();
+                let _ = begin.send(Begin::WholeBody(Box::new(turn), headers, body));
             }
             Some(begin) => {
                 let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use redis::{RedisError, Value};
 
-use crate::model::{Digest, blob_id};
+use crate::model::{Digest, is_id_of};
 
 use super::super::batch::MEMBERS;
 use super::keys::{blob_value, parse_member};
@@ -97,7 +97,7 @@ impl Shared {
             _ => return Ok(None),
         };
         match blob_value(&self.settings.seals, id, &stored) {
-            Ok((_, value)) if blob_id(&value) == *id => {
+            Ok((_, value)) if is_id_of(id, &value) => {
                 self.cache.insert(*id, value.clone());
                 Ok(Some(value))
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use redis::{Cmd, Value};
 
-use crate::model::{Digest, blob_id};
+use crate::model::{Digest, is_id_of};
 
 use super::super::batch::{Batch, BatchKind, Link};
 use super::super::error::StoreError;
@@ -77,7 +77,7 @@ impl RedisStore {
                 return Ok(());
             };
             let (kind, value) = match blob_value(&self.shared.settings.seals, &id, &stored) {
-                Ok((kind, value)) if blob_id(&value) == id => (kind, value),
+                Ok((kind, value)) if is_id_of(&id, &value) => (kind, value),
                 Err(error) if !error.is_damage() => return Err(error.into()),
                 Ok(_) | Err(_) => {
                     self.shared.mismatched.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use super::SledStore;
 use super::scan::Cursor;
 use super::trees::StoredBlob;
 use super::writes::Writes;
-use crate::model::{Digest, blob_id};
+use crate::model::{Digest, is_id_of};
 
 /// About how many bytes are handed over at a time.
 const PART_BYTES: usize = 1 << 20;
@@ -160,7 +160,7 @@ impl SledStore {
         let (mut records, mut content) = (Vec::new(), Vec::new());
         for (id, age, stored) in part.blobs {
             let value = match codec::decode(&self.shared.settings.seals, &id, &stored) {
-                Ok(value) if blob_id(&value) == id => value,
+                Ok(value) if is_id_of(&id, &value) => value,
                 Err(error) if !error.is_damage() => return Err(error.into()),
                 Ok(_) | Err(_) => {
                     self.shared.mismatched.fetch_add(1, Ordering::Relaxed);

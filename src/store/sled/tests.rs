@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::tests::{config, noise, open, wait};
 use super::super::*;
-use crate::model::blob_id;
+use crate::model::{blob_id, dated_id};
 
 mod damage;
 mod retention;
@@ -28,6 +28,9 @@ fn key(number: u64) -> Digest {
 /// How many sessions the batches belong to.
 const SESSIONS: u64 = 16;
 
+/// From which number on blobs have dated ids. Directories of older formats hold smaller numbers.
+const DATED: u64 = 48;
+
 /// The batch of a number: one blob of up to 60 KB, four links, one to a shared key, and a row.
 fn numbered(number: u64) -> Batch {
     let length = if number % 50 == 49 {
@@ -36,7 +39,11 @@ fn numbered(number: u64) -> Batch {
         (number as usize * 37) % 2_000
     };
     let bytes = noise(number, length + 8);
-    let id = blob_id(&bytes);
+    let id = if number < DATED {
+        blob_id(&bytes)
+    } else {
+        dated_id(&bytes, number)
+    };
     let turn = number as u32;
     let keys = [number * 4, number * 4 + 1, number * 4 + 2, u64::MAX];
     let links = keys.map(|of| Link {

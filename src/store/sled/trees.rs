@@ -9,10 +9,10 @@
 //! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
 //!   blobs and links there are, the last group of writes, the lengths of the archive and of the log
 //!   at that time, and how many rows there are. `since` leads to the day from which the age of what
-//!   has no day is counted: that on which a version that notes days first opened the store. Format 3
-//!   had neither packs nor sealed values, format 2 no days and no rows either, and format 1 only the
-//!   first two counts. This version reads all of them and writes format 4, which versions before that
-//!   refuse.
+//!   has no day is counted: that on which a version that notes days first opened the store. Format 4
+//!   had only ids that are hashes, and takes one that begins with a time for damage; format 3 had neither
+//!   packs nor sealed values, format 2 no days and no rows either, and format 1 only the first two counts.
+//!   This version reads all of them and writes format 5, which versions before that refuse.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use std::time::Duration;
 use ::sled::{Db, Tree};
 use bytes::Bytes;
 
-use crate::model::{Digest, blob_id};
+use crate::model::{Digest, is_id_of};
 
 use super::super::codec::{self, CodecError};
 use super::super::error::StoreError;
@@ -36,9 +36,9 @@ pub(super) const SEGMENT_BYTES: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK_BYTES: usize = 6 << 10;
 /// The format that this version writes.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 /// The formats before it, which it reads.
-const OLDER_FORMATS: [u8; 3] = [1, 2, 3];
+const OLDER_FORMATS: [u8; 4] = [1, 2, 3, 4];
 /// The last format that did not note days.
 const DAYLESS: u8 = 2;
 /// After so many writes to a page the engine writes it anew.
@@ -386,7 +386,7 @@ impl Trees {
             Err(error) => return Err(error),
         };
         match codec::decode(&self.seals, id, &stored) {
-            Ok(value) if blob_id(&value) == *id => Ok(StoredBlob::Whole(value)),
+            Ok(value) if is_id_of(id, &value) => Ok(StoredBlob::Whole(value)),
             Ok(_) => Ok(StoredBlob::Mismatch),
             Err(error) => unreadable(error),
         }

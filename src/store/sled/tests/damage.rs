@@ -214,13 +214,16 @@ pub(super) fn unpack(format: &str, dir: &Path) {
     }
 }
 
-/// The form that this version writes, as it is and sealed, killed with something in the journal.
+/// The form that this version writes and that before it, each as it is and sealed, killed with something in
+/// the journal.
 #[test]
-fn a_directory_of_format_4_opens() {
-    let sealed = crate::store::tests::sealed::sealed(config(Path::new("")));
-    for (name, seals) in [
-        ("format-4", Seals::default()),
-        ("format-4-sealed", sealed.seals),
+fn directories_of_formats_4_and_5_open() {
+    let sealed = crate::store::tests::sealed::sealed(config(Path::new(""))).seals;
+    for (name, seals, numbers) in [
+        ("format-4", Seals::default(), 0..48),
+        ("format-4-sealed", sealed.clone(), 0..48),
+        ("format-5", Seals::default(), 30..78),
+        ("format-5-sealed", sealed, 30..78),
     ] {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("data");
@@ -233,7 +236,7 @@ fn a_directory_of_format_4_opens() {
             let opened = Store::open(&settings).unwrap();
             let report = &opened.report;
             assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
-            assert_eq!(present(&opened.store, 0..48), Ok(48), "{name}");
+            assert_eq!(present(&opened.store, numbers.clone()), Ok(48), "{name}");
             assert_eq!(opened.store.sessions(None, 99).unwrap().len(), 16);
             opened.store.close().unwrap();
             // Then all of it from the archive, as in a snapshot.
