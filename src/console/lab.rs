@@ -240,19 +240,15 @@ impl<'a> Judged<'a> {
         let moved =
             entries.filter(|entry| entry.record.hops.iter().any(|hop| !hop.marks.is_empty()));
         let moved: Vec<u32> = moved.map(|entry| entry.record.turn).collect();
+        let newest = |turn: u32| {
+            let before = moved.partition_point(|moved| *moved <= turn);
+            moved.get(before.checked_sub(1)?).copied()
+        };
         // The newest view at each answer's turn, and the answers that were given it.
-        let views = asks.chunk_by(|(one, ..), (other, ..)| {
-            let before = |turn: &u32| moved.partition_point(|moved| moved <= turn);
-            before(one) == before(other)
-        });
-        let views = views.filter_map(|asks| {
-            let (turn, ..) = asks.first()?;
-            let before = moved.partition_point(|moved| moved <= turn);
-            Some((*moved.get(before.checked_sub(1)?)?, asks))
-        });
-        let views: Vec<(u32, &[(u32, usize, &Ask)])> = views.collect();
-        let turns: Vec<u32> = views.iter().map(|(turn, _)| *turn).collect();
-        let mut asks = views.iter().map(|(_, asks)| *asks);
+        let views = asks.chunk_by(|(one, ..), (other, ..)| newest(*one) == newest(*other));
+        let views = views.filter_map(|asks| Some((newest(asks.first()?.0)?, asks)));
+        let (turns, views): (Vec<u32>, Vec<_>) = views.unzip();
+        let mut asks = views.into_iter();
         content::look_at_turns(app, known, &turns, |_, look| {
             if self.view.is_none() {
                 self.hidden = hidden(look, self.story, needs);

@@ -493,7 +493,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     open(dir.path()).store.close().unwrap();
     tamper(dir.path(), "meta", "format", &[7]);
     let error = Store::open(&config(dir.path())).err().unwrap();
-    assert_eq!(error, StoreError::Format { found: 7, known: 4 });
+    assert_eq!(error, StoreError::Format { found: 7, known: 5 });
     assert!(dir.path().join("sled").exists());
 }
 
