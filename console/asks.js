@@ -67,7 +67,7 @@ export function RecallItem({ d, off, id }) {
     const asked = await api.recall(d.name, { items: [id], now });
     d.again();
     if (now) return `${id} comes back with ${asked.from}.`;
-    return html`${id} comes back with ${asked.from}. At the next request it adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}.
+    return html`${id} comes back with ${asked.from}. Sooner, at the next request, it adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}.
       <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Recall ${id} at the next request</button></div>`;
   });
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;

@@ -2,12 +2,12 @@
 // was needed later, and what stayed and why. Owns this view. Never judges what was needed: the server does.
 import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api } from "./api.js";
-import { PinButton, RecallWords } from "./asks.js";
+import { PinButton, RecallItem, RecallWords } from "./asks.js";
 import { count, full, known, short, usd } from "./format.js";
-import { at, openAt, partsAt } from "./history.js";
+import { at, markAt, openAt, partsAt, sizeAt } from "./history.js";
 import { Failed, Waiting, useRead } from "./load.js";
 import { Now } from "./now.js";
-import { EpTag, Fig, Move, NeedTag, Seg } from "./parts.js";
+import { Copy, EpTag, Fig, Move, NeedTag, Seg } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
@@ -115,9 +115,13 @@ function Opened({ d, m, turn, off }) {
   const item = read.value;
   const none = item?.content === "withheld" ? "Its text is withheld by console.content." : "Its text is neither in memory nor stored.";
   if (read.error) return html`<${Failed} error=${read.error} again=${read.again}/>`;
-  return html`<div class="two half"><div><div class="sub cap">original, ${full(m.before)} tokens</div><pre class="code" tabindex="0">${item ? (item.original ?? none) : "…"}</pre></div>
+  const whole = d.items?.list.find((one) => one.no === m.no);
+  const original = item?.original ?? null;
+  return html`${whole && whole.marks.length > 1 ? html`<p class="cap">It came with ${full(whole.tokens)} tokens${whole.marks.map(([t, mark]) => html`, ${mark}${mark === "removed" ? "" : ` to ${full(sizeAt(whole, t))}`} in <a class="u" href=${to(d.name, "evictions", { pass: t, item: m.id })}>turn ${t}</a>`)}.</p>` : null}
+    <div class="two half"><div><div class="sub cap">original</div><pre class="code" tabindex="0">${item ? (item.original ?? none) : "…"}</pre></div>
     <div><div class="sub cap">in its place, ${full(m.after)} tokens</div><pre class="code" tabindex="0">${m.to === "removed" ? "(removed)" : (item?.shown ?? m.stub ?? none)}</pre></div></div>
     <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedTag} n=${m.needed}/>${m.needed.word ? html` <code>${m.needed.word}</code>` : null}` : null}</p>
-    <div class="acts"><${RecallWords} id=${m.id}/><${PinButton} d=${d} off=${off} id=${m.id} pinned=${d.session.pins.includes(m.id)}/>
-      <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Show in the view</button></div>`;
+    <div class="acts"><${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>
+      ${whole && whole.role !== "hidden" && markAt(whole, d.session.row.turn) !== "live" ? html`<${RecallItem} d=${d} off=${off} id=${m.id}/>` : null}<${RecallWords} id=${m.id}/><${PinButton} d=${d} off=${off} id=${m.id} pinned=${d.session.pins.includes(m.id)}/>
+      <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Open the view at turn ${turn}</button></div>`;
 }

@@ -395,7 +395,9 @@ impl Console {
             found.map(Arc::new)
         };
         let needed = known.needed.get_or_init(find).clone();
-        if is_new {
+        // Weighed again, but not brought back: meanwhile it may have been erased.
+        let kept = self.known.get(&known.identity());
+        if is_new && kept.is_some_and(|kept| Arc::ptr_eq(&kept, known)) {
             known::keep(&self.app, &self.known, known);
         }
         needed
@@ -403,17 +405,19 @@ impl Console {
 
     /// The beginning of a session's first user text. None without its texts.
     fn title(&self, known: &Known) -> Option<String> {
-        let find = || {
-            let title = content::look(&self.app, known, None, content::title);
-            title.ok().flatten().flatten()
-        };
-        match TextSource::of(&self.app, known) {
-            // Reading all texts of a long session takes long. What is in memory alone may leave it, and is
-            // not to be shown then.
-            TextSource::Stored => known.title.get_or_init(find).clone(),
-            TextSource::Live => find(),
-            TextSource::Withheld | TextSource::Nowhere => None,
+        let source = TextSource::of(&self.app, known);
+        // Reading all texts of a long session takes long. What is in memory alone may leave it, and is not to
+        // be shown then.
+        let kept = known.title.get().filter(|_| source == TextSource::Stored);
+        if let Some(title) = kept {
+            return title.clone();
         }
+        let title = content::look(&self.app, known, None, content::title).ok()?;
+        let title = title.flatten();
+        if source == TextSource::Stored {
+            known.title.get_or_init(|| title.clone());
+        }
+        title
     }
 
     /// This session under other lines, as lines of JSON that `each` takes until it has enough.
