@@ -91,7 +91,7 @@ export function Build({ d, off }) {
   const setPart = (/** @type {number} */ at, /** @type {"findings" | "items"} */ what, /** @type {string} */ id, /** @type {boolean} */ on) =>
     setChosen({ ...now, exchanges: on ? with_(now.exchanges, at, false) : now.exchanges, [what]: with_(now[what], id, on) });
   return html`<div class="two bld"><section class="panel" aria-label="Take from this session"><div class="ph"><h2>Take from this session</h2><span class="dim wide">whole exchanges, findings, or single originals</span><span class="grow"></span>
-    <label class="line small">nothing from turn <input class="cut" type="number" min="2" max=${turns} value=${cut ?? ""} placeholder="–" aria-label="Take nothing from this turn on" onInput=${(/** @type {any} */ e) => setCut(e.target.value ? Math.max(2, Number(e.target.value)) : null)}/> on</label>
+    <label class="line small">leave out from turn <input class="cut" type="number" min="2" max=${turns} value=${cut ?? ""} placeholder="–" aria-label="Take nothing from this turn on" onInput=${(/** @type {any} */ e) => setCut(e.target.value ? Math.max(2, Number(e.target.value)) : null)}/></label>
     <button class="btn sm" onClick=${() => setChosen({ exchanges: new Set(), findings: new Set(), items: new Set() })}>None</button>
     <button class="btn sm" onClick=${() => setChosen({ exchanges: all, findings: new Set(), items: new Set() })}>All</button>
     <button class="btn sm" onClick=${() => setChosen({ exchanges: new Set(), items: new Set(), findings: new Set(exchanges.flatMap((e) => e.findings.map((f) => f.name))) })}>All findings</button></div>
@@ -149,12 +149,13 @@ function Made({ d, ask, off }) {
     URL.revokeObjectURL(link.href);
   };
   return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(tau) ? ` of ${full(tau)}` : " tokens"}</span></span></div><div class="pb">
-    ${built ? html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/><div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>` : null}
+    ${built ? html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/><div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
+      ${known(tau) && built.tokens > tau ? html`<p class="cap">This is over τ. Through Plimsoll the model is sent no more than τ of it, from the first request on; with findings instead of exchanges it is shorter.</p>` : null}` : null}
     ${made.error ? html`<${Failed} error=${made.error}/>` : null}
     ${built?.missing.length ? html`<div class="ins"><${Icon} n="warn" s=${15}/><div>Not taken: ${built.missing.join("; ")}</div></div>` : null}
     ${empty ? html`<div class="empty">Choose exchanges or findings.</div>` : built ? html`<div class="made" tabindex="0" role="region" aria-label="What it is made of">${built.parts.map((p) => html`<div><span><span class=${`tag ${KINDS[p.kind]}`}>${p.items > 1 ? `${p.items} items` : p.kind}</span></span><span class="ell">${p.label ?? ""}</span><span class="num mid">${full(p.tokens)}</span></div>`)}</div>` : html`<${Waiting} rows=${3} what="the new session"/>`}
     <div class="sub cap">get it as</div><div class="chips" role="group" aria-label="Get it as">${FORMATS.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>
-    ${built ? html`<pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>
-      <div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>
-      ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}` : null}</div></section>`;
+    ${built ? html`<div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>
+      ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}
+      <pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>` : null}</div></section>`;
 }
