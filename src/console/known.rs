@@ -20,6 +20,9 @@ use crate::store::{Listed, Store};
 /// How many rows are read at a time.
 const ROWS: usize = 1000;
 
+/// What a title takes that is learned after its session was weighed.
+const TITLE_BYTES: usize = 256;
+
 /// A session that was read.
 #[derive(Clone, Debug)]
 pub struct Known {
@@ -33,6 +36,8 @@ pub struct Known {
     pub needed: OnceLock<Option<Arc<NeededLater>>>,
     /// Its title, once somebody has asked, if its texts are stored.
     pub title: OnceLock<Option<String>>,
+    /// What it weighed when it was kept. The cache counts on a weight that does not change.
+    weight: usize,
 }
 
 /// Weighs sessions by the memory that they take.
@@ -41,12 +46,7 @@ pub struct ByBytes;
 
 impl Weighter<Digest, Arc<Known>> for ByBytes {
     fn weight(&self, _key: &Digest, known: &Arc<Known>) -> u64 {
-        let needed = known.needed.get().and_then(Option::as_deref);
-        let needed = needed.map_or(0, NeededLater::weight);
-        let title = known.title.get().and_then(Option::as_ref);
-        let title = title.map_or(0, String::capacity);
-        let own = size_of::<Known>() + entry::<Digest, Arc<Known>>();
-        (known.path.weight() + needed + title + own) as u64
+        known.weight as u64
     }
 }
 
@@ -225,21 +225,30 @@ pub fn read(
         return Err(ConsoleError::new(404, "unknown_session", message));
     };
     learn_late(&reads, &mut path)?;
-    let known = Arc::new(Known {
+    let known = Known {
         row,
         path: Arc::new(path),
         watched,
         needed: OnceLock::new(),
         title: OnceLock::new(),
-    });
-    keep(app, kept, &known);
-    Ok(known)
+        weight: 0,
+    };
+    Ok(keep(app, kept, &known))
 }
 
-/// Keeps a session for the next request. One that has learned something since then has to be weighed again.
-pub fn keep(app: &App, kept: &KnownSessions, known: &Arc<Known>) {
-    kept.insert(known.identity(), Arc::clone(known));
+/// Keeps a session for the next request, with the weight that it has now. One that has learned something since
+/// it was kept is kept again.
+pub fn keep(app: &App, kept: &KnownSessions, known: &Known) -> Arc<Known> {
+    let needed = known.needed.get().and_then(Option::as_deref);
+    let needed = needed.map_or(0, NeededLater::weight);
+    let own = size_of::<Known>() + TITLE_BYTES + entry::<Digest, Arc<Known>>();
+    let known = Arc::new(Known {
+        weight: known.path.weight() + needed + own,
+        ..known.clone()
+    });
+    kept.insert(known.identity(), Arc::clone(&known));
     app.live.set_read_weight(kept.weight());
+    known
 }
 
 /// The path with one more turn, if that is all that is new.
