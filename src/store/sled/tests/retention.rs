@@ -68,7 +68,7 @@ fn swept_day(store: &Store) -> u64 {
 }
 
 fn until(store: &Store, said: impl Fn(&Store) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(240);
     while !said(store) {
         assert!(Instant::now() < deadline, "{:?}", store.notes());
         std::thread::sleep(Duration::from_millis(5));
