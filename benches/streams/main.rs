@@ -4,7 +4,8 @@
 //!
 //! Twice: at the pace of a model that writes a hundred tokens a second, and as a flood that no model
 //! is. Goals are for the first; the second says what a provider that has gone mad may cost. There an
-//! HTTP/1 connection without TLS reads up to 400 KB at once, for which reqwest has no setting.
+//! HTTP/1 connection without TLS reads up to 400 KB at once, for which reqwest has no setting; over
+//! TLS it reads a record, of at most 16 KB.
 //!
 //! Before that, a thousand streams that are all read, with requests of 2 KB, as a replica holds them
 //! that does nothing else: what each costs, and how long the proxy itself takes for a turn. Once they come

@@ -14,8 +14,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::connections::ConnectionState;
 
 /// How many unsent bytes the system takes. More would only wait there, and a client that does not
-/// read could make megabytes wait.
-const UNSENT_BYTES: u32 = 128 << 10;
+/// read could make megabytes wait. The sooner such a client is noticed, the less its upstream has
+/// sent by then: the HTTP client reads more at once from a connection on which more has piled up,
+/// and the proxy holds what it read. The window of the connection is not limited by it.
+const UNSENT_BYTES: u32 = 32 << 10;
 
 /// A connection whose writes may wait only for a limited time.
 pub(super) struct Socket {

@@ -46,8 +46,8 @@ pub(super) struct ManagedTurn {
     pub request: TurnRequest,
     /// The place of its record.
     pub place: RecordPlace,
-    /// What is known of its model.
-    pub family: Family,
+    /// What is known of its model. Boxed, so that the driver of a stream fits into a page.
+    pub family: Box<Family>,
     /// Gathers the facts of the turn.
     pub reporter: Reporter,
 }

@@ -177,7 +177,7 @@ impl Opening {
                     prepared,
                     request,
                     place,
-                    family,
+                    family: Box::new(family),
                     reporter,
                 });
                 return Ok(if watched {

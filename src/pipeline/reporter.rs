@@ -33,7 +33,7 @@ pub struct Reporter {
     /// Whether this turn has been counted as one whose view is shown differently than before.
     otherwise: bool,
     /// The turn's record, and whose it is.
-    record: Option<(TenantId, RecordId)>,
+    record: Option<Box<(TenantId, RecordId)>>,
     /// Where the report goes. `None` once it went there.
     app: Option<Arc<App>>,
 }
@@ -358,7 +358,7 @@ impl Reporter {
 
     /// Notes the turn's record.
     pub(super) fn recorded(&mut self, tenant: TenantId, record: RecordId) {
-        self.record = Some((tenant, record));
+        self.record = Some(Box::new((tenant, record)));
     }
 
     /// Notes what hidden calls did, and what the agent fetched again.
@@ -415,7 +415,7 @@ impl Reporter {
         }
         app.active.touch(&self.report.session);
         crate::record::finish(&app.metrics, &self.report);
-        app.live.turn(&self.report, self.record);
+        app.live.turn(&self.report, self.record.as_deref().copied());
     }
 }
 

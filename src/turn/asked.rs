@@ -47,7 +47,7 @@ impl TurnState {
     /// Takes in what waits for the session.
     pub fn ask(&mut self, asks: Asks) {
         self.pin_asks.extend(asks.pins.iter().cloned());
-        self.asks = asks;
+        *self.asks = asks;
     }
 
     /// Whether evictions wait that no pass of this turn has judged.

@@ -99,8 +99,8 @@ pub struct TurnState {
     pub known: Edits,
     /// What this turn is asked to pin.
     pub pin_asks: Vec<PinAsk>,
-    /// What an operator asked of the session, and what came of it so far.
-    pub asks: Asks,
+    /// What an operator asked of the session, and what came of it so far. Boxed, as that is seldom.
+    pub asks: Box<Asks>,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.
@@ -223,7 +223,7 @@ impl TurnState {
             marks,
             known: Edits::default(),
             pin_asks,
-            asks: Asks::default(),
+            asks: Box::default(),
             pins,
             pin_moves: Vec::new(),
             pin_report: PinReport::default(),
