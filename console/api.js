@@ -108,6 +108,8 @@ export const api = {
   evict: async (name, ask) => (await act(name, "evict", ask)).json(),
   /** @param {string} name @param {import("./shapes").RecallAsk} ask @returns {Promise<import("./shapes").Waits>} */
   recall: async (name, ask) => (await act(name, "recall", ask)).json(),
+  /** @param {string} name @param {string[]} items @returns {Promise<import("./shapes").Waiting>} */
+  withdraw: async (name, items) => (await act(name, "withdraw", { items })).json(),
   /** @param {string} name @param {import("./shapes").BuildAsk} ask @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Built>} */
   build: async (name, ask, stop) => (await act(name, "build", ask, true, stop)).json(),
   /**

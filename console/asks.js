@@ -30,6 +30,23 @@ export function EvictNow({ d, off }) {
 }
 
 /**
+ * What is noted and not yet done: a button that has it done at the next request, for its price, and one that takes it
+ * back.
+ * @param {Data} d @param {ReturnType<typeof useAction>} action @param {string} id
+ * @param {{ does: string, from: string, sooner?: [string, string, () => void] }} words what comes of it and when; what
+ * doing it sooner costs, and the button for that
+ */
+function notYet(d, action, id, { does, from, sooner }) {
+  const back = () => action.run(async () => {
+    await api.withdraw(d.name, [id]);
+    d.again();
+    return `Taken back: ${id} stays as it is.`;
+  });
+  return html`Noted, and not yet done: ${id} ${does} with ${from}.${sooner ? ` Sooner, at the next request, it ${sooner[0]}.` : ""}
+    <div class="acts">${sooner ? html`<button class="btn sm pri" onClick=${sooner[2]}>${sooner[1]}</button>` : null}<button class="btn sm" onClick=${back}>Take it back</button></div>`;
+}
+
+/**
  * That an item or an episode leaves the view: it waits for the next pass, and then has a button that has it done
  * at the next request, with the price of that.
  * @param {{ d: Data, off: boolean, id: string, children?: import("./lib.js").Shown }} props
@@ -39,9 +56,8 @@ export function EvictItem({ d, off, id, children = "Evict" }) {
   const ask = (/** @type {boolean} */ now) => action.run(async () => {
     const asked = await api.evict(d.name, { items: [id], now });
     d.again();
-    if (now) return `${id} leaves the view with ${asked.from}.`;
-    return html`${id} leaves the view with ${asked.from}. At the next request it takes out at most ${short(asked.tokens)} tokens and costs ${costOf(asked.cost)}.
-      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Evict ${id} at the next request</button></div>`;
+    const price = `takes out at most ${short(asked.tokens)} tokens and costs ${costOf(asked.cost)}`;
+    return notYet(d, action, id, { does: "leaves the view", from: asked.from, ...(now ? {} : { sooner: [price, `Evict ${id} at the next request`, () => ask(true)] }) });
   });
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>${children}</button>${action.said}</div>`;
 }
@@ -66,9 +82,8 @@ export function RecallItem({ d, off, id }) {
   const ask = (/** @type {boolean} */ now) => action.run(async () => {
     const asked = await api.recall(d.name, { items: [id], now });
     d.again();
-    if (now) return `${id} comes back with ${asked.from}.`;
-    return html`${id} comes back with ${asked.from}. Sooner, at the next request, it adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}.
-      <div class="acts"><button class="btn sm pri" onClick=${() => ask(true)}>Recall ${id} at the next request</button></div>`;
+    const price = `adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}`;
+    return notYet(d, action, id, { does: "comes back", from: asked.from, ...(now ? {} : { sooner: [price, `Recall ${id} at the next request`, () => ask(true)] }) });
   });
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;
 }

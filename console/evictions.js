@@ -4,10 +4,10 @@ import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js"
 import { api } from "./api.js";
 import { PinButton, RecallItem, RecallWords } from "./asks.js";
 import { count, full, known, short, usd } from "./format.js";
-import { at, markAt, openAt, partsAt, sizeAt } from "./history.js";
+import { at, markAt, mentions, openAt, partsAt, sizeAt } from "./history.js";
 import { Failed, Waiting, useRead } from "./load.js";
 import { Now } from "./now.js";
-import { Copy, EpTag, Fig, Move, NeedTag, Seg } from "./parts.js";
+import { Copy, EpTag, Fig, FindItem, Move, NeedTag, Seg, Term } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
@@ -38,7 +38,11 @@ function Bullet({ p, most, tau }) {
 
 /** @param {{ d: Data, off: boolean }} props */
 export function Evictions({ d, off }) {
-  const passes = d.session.passes;
+  const [find, setFind] = useState("");
+  const passes = useMemo(() => {
+    const moved = (/** @type {PassRow} */ p) => d.items?.list.some((i) => mentions(i, find) && i.marks.some(([t]) => t === p.turn));
+    return find && d.items ? d.session.passes.filter(moved) : d.session.passes;
+  }, [d.session.passes, d.items, find]);
   const [turn, setTurn] = useState(() => Number(route().query["pass"] ?? passes.at(-1)?.turn ?? 0));
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const pass = passes.find((p) => p.turn === turn) ?? passes.at(-1);
@@ -56,11 +60,12 @@ export function Evictions({ d, off }) {
     choose(next.turn);
     requestAnimationFrame(() => /** @type {HTMLElement | null} */ (list.current?.querySelector("[aria-pressed=true]"))?.focus());
   };
-  if (!pass) return html`<section class="panel"><div class="empty"><h2>Nothing was evicted</h2>No pass has run: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
-  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2>Passes</h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span></div>
+  if (!d.session.passes.length) return html`<section class="panel"><div class="empty"><h2>Nothing was evicted</h2>No pass has run: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
+  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">Passes<//></h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span><span class="grow"></span><${FindItem} find=${find} set=${setFind}/></div>
+    ${passes.length ? null : html`<div class="pb dim">No pass moved an item that has this text.</div>`}
     <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} tau=${tau}/>
       <span class=${`num${p.needed ? " warn" : ""}`}>${known(p.freed) ? `−${short(p.freed)}` : "–"}</span></button>`)}</div></section>
-    <${OnePass} key=${pass.turn} d=${d} p=${pass} off=${off}/></div>`;
+    ${pass ? html`<${OnePass} key=${pass.turn} d=${d} p=${pass} find=${find} off=${off}/>` : null}</div>`;
 }
 
 /** The price of a token that was read from nowhere: what the turn's rewrites cost. @param {Data} d @param {PassRow} p */
@@ -69,26 +74,28 @@ function rewriteCost(d, p) {
   return account?.usd ? usd(account.usd.rewrites, 3) : account?.units ? `${short(account.units.rewrites)} units` : null;
 }
 
-/** @param {{ d: Data, p: PassRow, off: boolean }} props */
-function OnePass({ d, p, off }) {
+/** @param {{ d: Data, p: PassRow, find: string, off: boolean }} props `find` leaves the items that have this text */
+function OnePass({ d, p, find, off }) {
   const read = useRead((stop) => api.pass(d.name, p.turn, stop), [d.name, p.turn]);
   const [kind, setKind] = useState("all");
   const [open, setOpen] = useState(/** @type {string | null} */ (route().query["item"] ?? null));
   const moves = read.value?.moves ?? [];
   const needed = moves.filter((m) => m.needed && m.needed.how !== "held");
   const kinds = [...new Set(moves.map((m) => m.to))];
-  const list = kind === "all" ? moves : kind === "needed" ? needed : moves.filter((m) => m.to === kind);
+  const ofKind = kind === "all" ? moves : kind === "needed" ? needed : moves.filter((m) => m.to === kind);
+  const list = find ? ofKind.filter((m) => mentions(m, find)) : ofKind;
   const told = known(p.needed);
+  const held = moves.filter((m) => m.needed?.how === "held").length;
   const cost = rewriteCost(d, p);
   const far = known(p.after) && known(p.floor) && p.after > p.floor * 1.3;
   const i = at(d.turns, p.turn);
   const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.items.list, p.turn, d.turns.out[i] ?? null) : null), [d.items, p.turn]);
   return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>Pass of turn ${p.turn}</h2><span class="dim">${p.trigger ? { ceiling: "the next request would have passed τ", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger : "why it ran was not recorded"}</span><span class="grow"></span>
     <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a></div>
-    <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short((p.after ?? 0) - (p.floor ?? 0))} above the floor</span>` : `floor ${short(p.floor)}`}/>
+    <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short((p.after ?? 0) - (p.floor ?? 0))} above the floor</span>` : html`<${Term} t="floor">floor<//> ${short(p.floor)}`}/>
       <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
       <${Fig} l="Read anew" v=${short(p.reread)} s=${known(p.cut) ? `the first ${short(p.cut)} stayed cached${cost ? `; ${cost}` : ""}` : "not recorded"}/>
-      <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? ([...new Set(needed.map((m) => m.needed?.how))].join(", ") || "nothing was") : "can’t be told without content"}/></div></section>
+      <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? [...new Set(needed.map((m) => m.needed?.how)), ...(held ? [`${held} held`] : [])].join(", ") || "nothing was" : "can’t be told without content"}/></div></section>
   <section class="panel" aria-label="What moved"><div class="ph"><h2>What moved</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${moves.length}`], ...kinds.map((k) => [k, `${k} ${moves.filter((m) => m.to === k).length}`]), ...(needed.length ? [["needed", `needed ${needed.length}`]] : [])]}/>` : null}</div>
     ${read.error ? html`<div class="pb"><${Failed} error=${read.error} again=${read.again}/></div>` : !read.value ? html`<${Waiting} what="the pass"/>` : moves.length ? html`<${Moves} d=${d} list=${list} open=${open} told=${told} off=${off} turn=${p.turn} setOpen=${(/** @type {string | null} */ id) => { setOpen(id); note({ item: id }); }}/>` : html`<div class="pb dim">Which items it moved was not recorded.</div>`}</section>
   <section class="panel" aria-label="What stayed, and why"><div class="ph"><h2>What stayed, and why</h2><span class="dim">${known(p.after) ? `${full(p.after)} tokens after the pass` : ""}</span></div>
@@ -100,7 +107,7 @@ function OnePass({ d, p, off }) {
 function Moves({ d, list, open, told, off, turn, setOpen }) {
   const narrow = useNarrow();
   const size = narrow ? short : full;
-  return html`<div class="tw moves" tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col">Episode</th><th scope="col">Mark</th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col">Needed later</th></tr></thead>
+  return html`<div class="tw moves" tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col"><${Term} t="episode">Episode<//></th><th scope="col"><${Term} t="mark">Mark<//></th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
   <tbody>${list.map((m) => html`<tr key=${m.no} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
     <td class="idm nw"><button class="opener" aria-expanded=${open === m.id}>${m.id}</button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
     <td class="wide nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
@@ -118,7 +125,7 @@ function Opened({ d, m, turn, off }) {
   const whole = d.items?.list.find((one) => one.no === m.no);
   const original = item?.original ?? null;
   return html`${whole && whole.marks.length > 1 ? html`<p class="cap">It came with ${full(whole.tokens)} tokens${whole.marks.map(([t, mark]) => html`, ${mark}${mark === "removed" ? "" : ` to ${full(sizeAt(whole, t))}`} in <a class="u" href=${to(d.name, "evictions", { pass: t, item: m.id })}>turn ${t}</a>`)}.</p>` : null}
-    <div class="two half"><div><div class="sub cap">original</div><pre class="code" tabindex="0">${item ? (item.original ?? none) : "…"}</pre></div>
+    <div class="two half"><div><div class="sub cap">original</div><pre class="code" tabindex="0">${original ?? (item ? none : "…")}</pre></div>
     <div><div class="sub cap">in its place, ${full(m.after)} tokens</div><pre class="code" tabindex="0">${m.to === "removed" ? "(removed)" : (item?.shown ?? m.stub ?? none)}</pre></div></div>
     <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedTag} n=${m.needed}/>${m.needed.word ? html` <code>${m.needed.word}</code>` : null}` : null}</p>
     <div class="acts"><${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>

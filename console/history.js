@@ -124,3 +124,6 @@ export function missedAt(items) {
   const turns = items.flatMap((i) => (i.needed && i.needed.how !== "held" && i.needed.how !== "recalled" ? [i.needed.turn] : []));
   return [...new Set(turns)].sort((a, b) => a - b);
 }
+
+/** Whether an item has this text in its id, its label or its tool. @param {{ id: string, label: string | null, tool?: string | null }} item @param {string} text */
+export const mentions = (item, text) => `${item.id} ${item.label ?? ""} ${item.tool ?? ""}`.toLowerCase().includes(text.toLowerCase());

@@ -82,6 +82,23 @@ export const Fig = ({ l, v, u, s, c = "", all, children }) => html`<div class=${
   ${v === undefined ? null : html`<div class="row"><div class=${`v ${c}`}>${v}${u ? html`<small>${u}</small>` : null}</div>${children}</div>`}
   ${v === undefined ? children : null}${s ? html`<div class="s">${s}</div>` : null}</div>`;
 
+/** The field that finds items by their text. The key / goes to it. @param {{ find: string, set: (text: string) => void }} props */
+export const FindItem = ({ find, set }) => html`<label class="search finditem"><span class="dim"><${Icon} n="search"/></span><span class="sr">Find an item</span>
+  <input id="find" placeholder="Find an item: a path, a command" value=${find} onInput=${(/** @type {any} */ e) => set(e.target.value.trim())}/><span class="kbd wide">/</span></label>`;
+
+/** What the words of the page mean, for a pointer that rests on them. */
+const TERMS = {
+  pass: "A pass moves old items out of the view when the next request would exceed τ",
+  τ: "The load line: the most tokens that the model is to read at once",
+  floor: "A pass takes items out until the view is down to this",
+  episode: "A piece of work that the model marked with a beginning and an end. It goes as a whole",
+  mark: "How much of an item the model still reads: a full disc is all of it, a dotted ring nothing",
+  needed: "Whether a later answer used words of the item. Held: what was left in the view had them",
+};
+
+/** A word with what it means. @param {{ t: keyof typeof TERMS, children: Shown }} props */
+export const Term = ({ t, children }) => html`<abbr title=${TERMS[t]}>${children}</abbr>`;
+
 /** One of a few. @param {{ v: string, on: (v: string) => void, o: [string, Shown][], label: string }} props */
 export const Seg = ({ v, on, o, label }) => html`<div class="seg" role="group" aria-label=${label}>
   ${o.map(([key, text]) => html`<button key=${key} aria-pressed=${v === key} onClick=${() => on(key)}>${text}</button>`)}</div>`;

@@ -57,10 +57,17 @@ function Figures({ d: { session, turns } }) {
 function Standing({ d, off }) {
   const { pins, waiting } = d.session;
   const action = useAction();
+  const withdraw = (/** @type {string} */ id) => action.run(async () => {
+    await api.withdraw(d.name, [id]);
+    d.again();
+    return `Taken back: ${id} stays as it is.`;
+  });
+  const back = (/** @type {string} */ id) => html`<button class="bare" disabled=${off || action.busy} aria-label=${`Take back what is asked of ${id}`} onClick=${() => withdraw(id)}>×</button>`;
+  /** @type {import("./lib.js").Shown[]} */
   const waits = [
     ...(waiting.evict ? ["a pass"] : []),
-    ...(waiting.evictions.length ? [`the eviction of ${waiting.evictions.join(", ")}`] : []),
-    ...(waiting.recalls.length ? [`the recall of ${waiting.recalls.join(", ")}`] : []),
+    ...waiting.evictions.map((id) => html`the eviction of ${id} ${back(id)}`),
+    ...waiting.recalls.map((id) => html`the recall of ${id} ${back(id)}`),
     ...(waiting.pins ? [count(waiting.pins, "change of pins", "changes of pins")] : []),
   ];
   const unpin = (/** @type {string} */ id) => action.run(async () => {
@@ -70,7 +77,7 @@ function Standing({ d, off }) {
   });
   return html`${action.said}${pins.length || waits.length ? html`<div class="line standing">
     ${pins.map((id) => html`<span class="pill" key=${id}><${Icon} n="pin" s=${11}/>${id}<button class="bare" disabled=${off || action.busy} aria-label=${`Unpin ${id}`} onClick=${() => unpin(id)}>×</button></span>`)}
-    ${waits.length ? html`<span class="dim">waits for the session’s next turn: ${waits.join("; ")}</span>` : null}</div>` : null}`;
+    ${waits.length ? html`<span class="dim">waits for the session’s next turn: ${waits.map((one, i) => html`${i ? "; " : ""}${one}`)}</span>` : null}</div>` : null}`;
 }
 
 /** Passes close together that all stopped far above the floor. @param {PassRow[]} passes */

@@ -3,6 +3,7 @@
 import { html, useRef } from "./lib.js";
 import { apart, columns, events, line, steps, ticks, turnAt, turnScale, turnTicks, under } from "./draw.js";
 import { full, known, short } from "./format.js";
+import { Term } from "./parts.js";
 
 /** @typedef {import("./shapes").Turns["columns"]} Columns */
 /** @typedef {{ from: number, to: number }} Range */
@@ -122,7 +123,7 @@ export function Ends({ c, range, upToTau }) {
   const i = c.turn.indexOf(range.to);
   const [tau, sent, history, floor] = [c.tau[i], c.out[i], c.in[i], c.floor[i]];
   const all = [
-    { v: tau, text: html`<svg class="i" width="14" height="14" viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.9" aria-hidden="true"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg> τ ${short(tau)}`, style: { color: "var(--tau)", fontWeight: 600 } },
+    { v: tau, text: html`<svg class="i" width="14" height="14" viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.9" aria-hidden="true"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg> <${Term} t="τ">τ<//> ${short(tau)}`, style: { color: "var(--tau)", fontWeight: 600 } },
     { v: sent, text: `${short(sent)} sent`, style: { color: "var(--sent)" } },
     { v: history, text: `${known(history) && history > top ? "↑ " : ""}${short(history)} history`, style: { color: "var(--ink3)" } },
     { v: floor, text: `${short(floor)} floor`, style: { color: "var(--ink3)" } },

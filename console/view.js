@@ -2,10 +2,10 @@
 // which item are looked at, and the keys that move between them. Never guesses a reason: the server says it.
 import { html, useEffect, useKeys, useMemo, useNarrow, useState } from "./lib.js";
 import { full, known, short } from "./format.js";
-import { at, inView, isRecall, markAt, sentAt, sizeAt } from "./history.js";
+import { at, inView, isRecall, markAt, mentions, sentAt, sizeAt } from "./history.js";
 import { ItemPanel } from "./item.js";
 import { Failed, Waiting } from "./load.js";
-import { Ball, EpTag, Icon, Seg } from "./parts.js";
+import { Ball, EpTag, FindItem, Icon, Seg } from "./parts.js";
 import { note, route, to } from "./route.js";
 import { useRows } from "./rows.js";
 
@@ -39,8 +39,7 @@ function prologue(d, items, turn) {
  */
 function linesOf(items, turn, mode, open, find) {
   if (find) {
-    const has = (/** @type {Item} */ i) => `${i.id} ${i.label ?? ""} ${i.tool ?? ""}`.toLowerCase().includes(find.toLowerCase());
-    return items.filter((i) => (sentAt(i, turn) || inView(i, turn)) && has(i)).map((item) => ({ kind: "item", item }));
+    return items.filter((i) => (sentAt(i, turn) || inView(i, turn)) && mentions(i, find)).map((item) => ({ kind: "item", item }));
   }
   /** @type {Line[]} */
   const out = [{ kind: "prologue" }];
@@ -156,7 +155,8 @@ export function View({ d, off }) {
   const write = narrow ? short : full;
   return html`<div class="panel pb line turnbar"><span class="nw"><b class="big">Turn ${turn}</b> <span class="dim">of ${last}</span></span><${Slider} turn=${turn} first=${first} last=${last} passes=${passes} set=${set}/>
     <button class="btn sm" onClick=${before}>‹ pass <span class="kbd wide">[</span></button><button class="btn sm" onClick=${after}>pass › <span class="kbd wide">]</span></button>
-    <label class="search finditem"><span class="dim"><${Icon} n="search"/></span><span class="sr">Find an item</span><input id="find" placeholder="Find an item: a path, a command" value=${find} onInput=${(/** @type {any} */ e) => setFind(e.target.value.trim())}/><span class="kbd wide">/</span></label>
+    <label class="search gototurn"><span class="dim">Go to turn</span><input type="number" min=${first} max=${last} onChange=${(/** @type {any} */ e) => { if (e.target.value) set(Number(e.target.value)); e.target.value = ""; }}/></label>
+    <${FindItem} find=${find} set=${setFind}/>
     <${Seg} label="Show" v=${mode} on=${setMode} o=${[["diff", "Differences"], ["view", "In view"], ["all", "All"]]}/>
     <a class="btn sm" href=${to(d.name, "build", { before: turn })}>Fork from before turn ${turn}</a></div>
   <div class=${`two${item ? " side" : ""}`}><section class="panel" aria-label=${`View at turn ${turn}`}>

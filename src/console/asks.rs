@@ -141,6 +141,25 @@ impl Console {
         }))
     }
 
+    /// Takes back evictions and recalls that wait. Returns what still waits.
+    ///
+    /// # Errors
+    /// As [`Self::session`], and for what is not understood.
+    pub fn withdraw(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct WithdrawBody {
+            items: Vec<String>,
+        }
+        let ask: WithdrawBody = serde_json::from_slice(body).map_err(|error| {
+            let message = format!("send a body like {{\"items\": [\"Read:12\"]}}: {error}");
+            ConsoleError::new(400, "bad_body", message)
+        })?;
+        let known = self.read(named)?;
+        self.app.asked.withdraw(&known.row.session, &ask.items);
+        Ok(self.waiting(&known.row.session))
+    }
+
     /// Whether an exchange that its model did not have may stand in a session.
     fn may_recall(&self, known: &Known) -> Result<(), ConsoleError> {
         let refused = |message: String| Err(ConsoleError::new(409, "not_recallable", message));

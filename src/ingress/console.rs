@@ -48,6 +48,7 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/api/sessions/{session}/build", post(build))
         .route("/api/sessions/{session}/evict", post(evict))
         .route("/api/sessions/{session}/recall", post(recall))
+        .route("/api/sessions/{session}/withdraw", post(withdraw))
         .route("/api/sessions/{session}/whatif", post(what_if))
         .route("/api/events", get(events))
 }
@@ -258,7 +259,16 @@ async fn recall(
     noted(admin, session, uri, body, Console::recall).await
 }
 
-/// Asks for something that waits for a turn of the session.
+async fn withdraw(
+    State(admin): State<Admin>,
+    Path(session): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    noted(admin, session, uri, body, Console::withdraw).await
+}
+
+/// Asks for something that waits for a turn of the session, or takes it back.
 async fn noted(
     admin: Admin,
     session: String,

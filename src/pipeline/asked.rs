@@ -89,6 +89,25 @@ impl Asked {
         }
     }
 
+    /// Takes back evictions and recalls of what is named so. What a turn under way has taken in is done
+    /// all the same.
+    pub fn withdraw(&self, session: &str, names: &[String]) {
+        let mut waiting = self.0.lock();
+        let Some(asks) = waiting.sessions.get_mut(session) else {
+            return;
+        };
+        let named = |name: &str| names.iter().any(|one| one.eq_ignore_ascii_case(name));
+        asks.retain(|(_, ask)| match ask {
+            SessionAsk::Evict(EvictAsk { name, .. }) | SessionAsk::Bring(BringAsk { name, .. }) => {
+                !named(name)
+            }
+            SessionAsk::Pin(_) | SessionAsk::Pass => true,
+        });
+        if asks.is_empty() {
+            waiting.sessions.remove(session);
+        }
+    }
+
     /// What waits for a session. It goes on waiting until a turn has recorded it.
     #[must_use]
     pub fn of(&self, session: &str) -> Asks {

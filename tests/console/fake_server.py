@@ -363,6 +363,13 @@ def recall(server, body, name):
     }
 
 
+def withdraw(server, body, name):
+    for kind in ("evictions", "recalls"):
+        left = [one for one in server.waiting[kind] if one not in body["items"]]
+        server.waiting = {**server.waiting, kind: left}
+    return 202, "Waiting", server.waiting
+
+
 # Where each agent looks for its file, and what resumes from it.
 RESUMES = {
     "claude": ("~/.claude/projects, in the folder of your project", "claude --resume 0192a0c6"),
@@ -440,7 +447,7 @@ def points(server, body, name):
 
 
 READS = {(): session, ("turns",): turns, ("items",): items, ("items", 1): item, ("passes", 1): one_pass}
-ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "recall": recall, "build": build}
+ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "recall": recall, "withdraw": withdraw, "build": build}
 
 
 class Handler(BaseHTTPRequestHandler):

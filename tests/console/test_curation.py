@@ -33,6 +33,19 @@ def test_an_original_is_recalled_with_the_next_pass_or_for_its_price_at_once(sta
     keep(page, "recall-item")
 
 
+def test_what_waits_is_taken_back(stage, fake):
+    page, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").click()
+    expect(panel).to_contain_text("Noted, and not yet done")
+    panel.get_by_role("button", name="Take it back").click()
+    expect(panel).to_contain_text("Taken back: Grep:90 stays as it is.")
+    expect(page.get_by_text("the recall of Grep:90")).to_have_count(0)
+    panel.get_by_role("button", name="Recall into view").click()
+    page.get_by_role("button", name="Take back what is asked of Grep:90").click()
+    expect(page.get_by_text("the recall of Grep:90")).to_have_count(0)
+    assert [action for action, _ in fake.asked] == ["recall", "withdraw"] * 2
+
+
 def test_where_nothing_can_be_recalled_the_line_for_the_agent_stays(stage, fake):
     stage.allow("status of 409")
     words = "nothing can be recalled for the model here: the session runs with thinking"

@@ -109,6 +109,31 @@ def test_evictions_say_what_went_and_what_stands_there(stage, fake):
     expect(page.get_by_role("heading", name="Pass of turn 85")).to_be_visible()
 
 
+def test_an_item_is_found_among_the_evictions(stage, fake):
+    page = stage.open(session_url(fake, "evictions"))
+    passes = page.get_by_role("region", name="Passes")
+    every = passes.locator(".prow").count()
+    page.keyboard.press("/")
+    page.keyboard.type("Grep:90")
+    expect(passes.locator(".prow")).to_have_count(2)
+    expect(page.get_by_role("heading", name="Pass of turn 85")).to_be_visible()
+    expect(page.get_by_role("region", name="Items that moved").locator("tr.lk")).to_have_count(1)
+    page.get_by_label("Find an item").fill("no item has this")
+    expect(page.get_by_text("No pass moved an item that has this text.")).to_be_visible()
+    page.get_by_label("Find an item").fill("")
+    expect(passes.locator(".prow")).to_have_count(every)
+
+
+def test_a_turn_is_typed(stage, fake):
+    page = stage.open(session_url(fake, "view"))
+    page.get_by_label("Go to turn").fill("70")
+    page.get_by_label("Go to turn").press("Enter")
+    expect(page.get_by_text("Turn 70 of 147")).to_be_visible()
+    page.get_by_label("Go to turn").fill("9999")
+    page.get_by_label("Go to turn").press("Enter")
+    expect(page.get_by_text("Turn 147 of 147")).to_be_visible()
+
+
 def test_turns_filter_and_open(stage, fake):
     page = stage.open(session_url(fake, "turns"))
     expect(page.get_by_text("147 turns")).to_be_visible()

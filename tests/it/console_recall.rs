@@ -80,6 +80,30 @@ fn valid(sent: &Sent) {
 }
 
 #[tokio::test]
+async fn what_waits_is_taken_back() {
+    let description = Description::read();
+    let provider = working().await;
+    let proxy = Proxy::with(provider.addr, tight).await;
+    let mut agent = Agent::new(&proxy, Dialect::Chat, false, "withdrawing");
+    let (session, item) = played(&proxy, &mut agent).await;
+    let path = format!("sessions/{session}");
+    let ask = json!({"items": [item], "now": true});
+    assert_eq!(posted(&proxy, &format!("{path}/recall"), &ask).await.0, 202);
+    let withdraw = format!("{path}/withdraw");
+    // As for a recall, letters may be large or small; what nothing waits for is passed over.
+    let back = json!({"items": [item.to_uppercase(), "none:1"]});
+    let (status, told) = posted(&proxy, &withdraw, &back).await;
+    assert_eq!(status, 202, "{told}");
+    let faults = description.faults("post", "/api/sessions/{session}/withdraw", "202", &told);
+    assert_eq!(faults, Vec::<String>::new(), "{told}");
+    assert_eq!(told["recalls"], json!([]));
+    turn(&mut agent).await;
+    assert_eq!(recalled(&provider.newest()), Vec::<String>::new());
+    let (status, told) = posted(&proxy, &withdraw, &json!({"item": item})).await;
+    assert_eq!((status, &told["error"]["code"]), (400, &json!("bad_body")));
+}
+
+#[tokio::test]
 async fn an_original_comes_back_at_the_tail_and_the_client_sees_nothing_of_it() {
     let description = Description::read();
     for dialect in DIALECTS {
