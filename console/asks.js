@@ -70,7 +70,7 @@ export function PinButton({ d, off, id, pinned }) {
     d.again();
     return `${id} is ${pinned ? "no longer pinned" : "pinned"} ${asked.from}.`;
   });
-  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${ask}><${Icon} n="pin" s=${12}/>${pinned ? "Unpin" : "Pin"}</button>${action.said}</div>`;
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title="Keeps in view what the model still reads of it" onClick=${ask}><${Icon} n="pin" s=${12}/>${pinned ? "Unpin" : "Pin"}</button>${action.said}</div>`;
 }
 
 /**
@@ -85,7 +85,7 @@ export function RecallItem({ d, off, id }) {
     const price = `adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}`;
     return notYet(d, action, id, { does: "comes back", from: asked.from, ...(now ? {} : { sooner: [price, `Recall ${id} at the next request`, () => ask(true)] }) });
   });
-  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title="Brings the original back for the model, at the end of what it reads" onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;
 }
 
 /** Words for the agent that have the model bring an original back. @param {{ id: string }} props */

@@ -91,7 +91,7 @@ function OnePass({ d, p, find, off }) {
   const i = at(d.turns, p.turn);
   const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.items.list, p.turn, d.turns.out[i] ?? null) : null), [d.items, p.turn]);
   return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>Pass of turn ${p.turn}</h2><span class="dim">${p.trigger ? { ceiling: "the next request would have passed τ", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger : "why it ran was not recorded"}</span><span class="grow"></span>
-    <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a></div>
+    <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a><a class="btn sm" href=${to(d.name, "build", { before: p.turn })}>Fork from before turn ${p.turn}</a></div>
     <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short((p.after ?? 0) - (p.floor ?? 0))} above the floor</span>` : html`<${Term} t="floor">floor<//> ${short(p.floor)}`}/>
       <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
       <${Fig} l="Read anew" v=${short(p.reread)} s=${known(p.cut) ? `the first ${short(p.cut)} stayed cached${cost ? `; ${cost}` : ""}` : "not recorded"}/>

@@ -44,10 +44,11 @@ export function note(changes) {
   history.replaceState(null, "", to(at.session, at.view, query));
 }
 
+/** The address, and how often it was gone to: a view is made anew each time, because it reads its query only once. */
 export function useRoute() {
-  const [at, set] = useState(route);
+  const [at, set] = useState(() => ({ ...route(), visit: 0 }));
   useEffect(() => {
-    const tell = () => set(route());
+    const tell = () => set((had) => ({ ...route(), visit: had.visit + 1 }));
     addEventListener("hashchange", tell);
     return () => removeEventListener("hashchange", tell);
   }, []);

@@ -77,7 +77,7 @@ function Standing({ d, off }) {
   });
   return html`${action.said}${pins.length || waits.length ? html`<div class="line standing">
     ${pins.map((id) => html`<span class="pill" key=${id}><${Icon} n="pin" s=${11}/>${id}<button class="bare" disabled=${off || action.busy} aria-label=${`Unpin ${id}`} onClick=${() => unpin(id)}>×</button></span>`)}
-    ${waits.length ? html`<span class="dim">waits for the session’s next turn: ${waits.map((one, i) => html`${i ? "; " : ""}${one}`)}</span>` : null}</div>` : null}`;
+    ${waits.length ? html`<span class="dim">waits: ${waits.map((one, i) => html`${i ? "; " : ""}${one}`)}</span>` : null}</div>` : null}`;
 }
 
 /** Passes close together that all stopped far above the floor. @param {PassRow[]} passes */
@@ -115,8 +115,8 @@ function Above({ d, above }) {
     ${reread ? ` They made the provider read ${short(reread)} anew.` : ""} <a class="u" href=${to(d.name, "evictions", { pass: first.turn })}>See them</a>.</div></div>`;
 }
 
-/** @param {{ name: string, view: string, off: boolean, server: import("./shapes").Server | null, said: (title: string) => void }} props */
-export function Session({ name, view, off, server, said }) {
+/** @param {{ name: string, view: string, visit: number, off: boolean, server: import("./shapes").Server | null, said: (title: string) => void }} props */
+export function Session({ name, view, visit, off, server, said }) {
   const { data, error, again } = useSession(name);
   const tabs = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -143,5 +143,5 @@ export function Session({ name, view, off, server, said }) {
     <div class="line"><${EvictNow} d=${data} off=${off}/><${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
   <${Standing} d=${data} off=${off}/><${Figures} d=${data}/>
   <nav class="tabs" aria-label="Views of the session" ref=${tabs}>${TABS.map(([id, label]) => html`<a key=${id} href=${to(name, id)} aria-current=${id === (tab ?? TABS[0])?.[0] ? "page" : null}>${label}${counts[id] === undefined ? null : html`<span>${full(counts[id])}</span>`}</a>`)}</nav>
-  <${Warnings} d=${data}/><${Current} d=${data} off=${off} server=${server}/></main>`;
+  <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off} server=${server}/></main>`;
 }

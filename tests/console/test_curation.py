@@ -33,6 +33,17 @@ def test_an_original_is_recalled_with_the_next_pass_or_for_its_price_at_once(sta
     keep(page, "recall-item")
 
 
+def test_an_address_is_gone_to_within_the_same_view(stage, fake):
+    page = stage.open(session_url(fake, "build", "?before=141"))
+    cut = page.get_by_label("Take nothing from this turn on")
+    expect(cut).to_have_value("141")
+    expect(page.get_by_text("141–145 left out")).to_be_visible()
+    page.get_by_role("link", name="Build").click()
+    expect(cut).to_have_value("")
+    page.go_back()
+    expect(cut).to_have_value("141")
+
+
 def test_what_waits_is_taken_back(stage, fake):
     page, panel = item_panel(stage, fake)
     panel.get_by_role("button", name="Recall into view").click()
@@ -72,7 +83,7 @@ def test_a_pass_is_asked_for_after_its_price_was_said(stage, fake):
     expect(page.get_by_text("it costs at most 21k tokens read anew, $0.024")).to_be_visible()
     page.get_by_role("button", name="Evict at the next request").click()
     expect(page.get_by_text("A pass down to the floor is noted: the session's next request.")).to_be_visible()
-    expect(page.get_by_text("waits for the session’s next turn: a pass")).to_be_visible()
+    expect(page.get_by_text("waits: a pass")).to_be_visible()
     assert fake.asked == [("evict", {"now": False}), ("evict", {"now": True})]
 
 
