@@ -255,6 +255,8 @@ def test_what_if_plays_other_lines(stage, fake):
 def test_what_is_played_is_not_played_again(stage, fake):
     page = stage.open(session_url(fake, "whatif"), PHONE)
     expect(page.get_by_role("region", name="As it is, and what if").get_by_role("row", name="Cost")).to_be_visible()
+    # The row stands there before the last of the policies was asked for.
+    expect(page.get_by_role("progressbar")).to_have_count(0)
     once = len(fake.asked)
     page.get_by_role("button", name="nothing").click()
     page.get_by_role("button", name="tool-prune").click()
