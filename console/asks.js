@@ -29,6 +29,13 @@ export function EvictNow({ d, off }) {
   return html`<div class="asknow"><button class="btn" disabled=${off || action.busy} onClick=${() => ask(false)}>Evict …</button>${action.said}</div>`;
 }
 
+/** Withdraws what is asked of an item or an episode. @param {Data} d @param {ReturnType<typeof useAction>} action @param {string} id */
+export const takeBack = (d, action, id) => action.run(async () => {
+  await api.withdraw(d.name, [id]);
+  d.again();
+  return `Taken back: ${id} stays as it is.`;
+});
+
 /**
  * What is noted and not yet done: a button that has it done at the next request, for its price, and one that takes it
  * back.
@@ -37,13 +44,8 @@ export function EvictNow({ d, off }) {
  * doing it sooner costs, and the button for that
  */
 function notYet(d, action, id, { does, from, sooner }) {
-  const back = () => action.run(async () => {
-    await api.withdraw(d.name, [id]);
-    d.again();
-    return `Taken back: ${id} stays as it is.`;
-  });
   return html`Noted, and not yet done: ${id} ${does} with ${from}.${sooner ? ` Sooner, at the next request, it ${sooner[0]}.` : ""}
-    <div class="acts">${sooner ? html`<button class="btn sm pri" onClick=${sooner[2]}>${sooner[1]}</button>` : null}<button class="btn sm" onClick=${back}>Take it back</button></div>`;
+    <div class="acts">${sooner ? html`<button class="btn sm pri" onClick=${sooner[2]}>${sooner[1]}</button>` : null}<button class="btn sm" onClick=${() => takeBack(d, action, id)}>Take it back</button></div>`;
 }
 
 /**

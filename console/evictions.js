@@ -40,8 +40,10 @@ function Bullet({ p, most, tau }) {
 export function Evictions({ d, off }) {
   const [find, setFind] = useState("");
   const passes = useMemo(() => {
-    const moved = (/** @type {PassRow} */ p) => d.items?.list.some((i) => mentions(i, find) && i.marks.some(([t]) => t === p.turn));
-    return find && d.items ? d.session.passes.filter(moved) : d.session.passes;
+    if (!find || !d.items) return d.session.passes;
+    const found = d.items.list.filter((i) => mentions(i, find));
+    const turns = new Set(found.flatMap((i) => i.marks.map(([t]) => t)));
+    return d.session.passes.filter((p) => turns.has(p.turn));
   }, [d.session.passes, d.items, find]);
   const [turn, setTurn] = useState(() => Number(route().query["pass"] ?? passes.at(-1)?.turn ?? 0));
   const list = useRef(/** @type {HTMLElement | null} */ (null));

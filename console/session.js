@@ -14,7 +14,7 @@ import { Timeline } from "./timeline.js";
 import { Turns } from "./turns.js";
 import { View } from "./view.js";
 import { WhatIf } from "./whatif.js";
-import { EvictNow } from "./asks.js";
+import { EvictNow, takeBack } from "./asks.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").PassRow} PassRow */
@@ -57,12 +57,7 @@ function Figures({ d: { session, turns } }) {
 function Standing({ d, off }) {
   const { pins, waiting } = d.session;
   const action = useAction();
-  const withdraw = (/** @type {string} */ id) => action.run(async () => {
-    await api.withdraw(d.name, [id]);
-    d.again();
-    return `Taken back: ${id} stays as it is.`;
-  });
-  const back = (/** @type {string} */ id) => html`<button class="bare" disabled=${off || action.busy} aria-label=${`Take back what is asked of ${id}`} onClick=${() => withdraw(id)}>×</button>`;
+  const back = (/** @type {string} */ id) => html`<button class="bare" disabled=${off || action.busy} aria-label=${`Take back what is asked of ${id}`} onClick=${() => takeBack(d, action, id)}>×</button>`;
   /** @type {import("./lib.js").Shown[]} */
   const waits = [
     ...(waiting.evict ? ["a pass"] : []),

@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, ORIGIN,
@@ -46,9 +47,15 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/api/sessions/{session}/items/{item}", get(item))
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
         .route("/api/sessions/{session}/build", post(build))
-        .route("/api/sessions/{session}/evict", post(evict))
-        .route("/api/sessions/{session}/recall", post(recall))
-        .route("/api/sessions/{session}/withdraw", post(withdraw))
+        .route("/api/sessions/{session}/evict", post(noted(Console::evict)))
+        .route(
+            "/api/sessions/{session}/recall",
+            post(noted(Console::recall)),
+        )
+        .route(
+            "/api/sessions/{session}/withdraw",
+            post(noted(Console::withdraw)),
+        )
         .route("/api/sessions/{session}/whatif", post(what_if))
         .route("/api/events", get(events))
 }
@@ -241,54 +248,27 @@ async fn question(body: Body) -> Result<Bytes, Response> {
     read.map_err(|_| refuse(&ConsoleError::new(413, "bad_body", "send at most 256 KiB")))
 }
 
-async fn evict(
-    State(admin): State<Admin>,
-    Path(session): Path<String>,
-    uri: Uri,
-    body: Body,
-) -> Response {
-    noted(admin, session, uri, body, Console::evict).await
-}
-
-async fn recall(
-    State(admin): State<Admin>,
-    Path(session): Path<String>,
-    uri: Uri,
-    body: Body,
-) -> Response {
-    noted(admin, session, uri, body, Console::recall).await
-}
-
-async fn withdraw(
-    State(admin): State<Admin>,
-    Path(session): Path<String>,
-    uri: Uri,
-    body: Body,
-) -> Response {
-    noted(admin, session, uri, body, Console::withdraw).await
-}
-
 /// Asks for something that waits for a turn of the session, or takes it back.
-async fn noted(
-    admin: Admin,
-    session: String,
-    uri: Uri,
-    body: Body,
+fn noted(
     ask: fn(&Console, Named<'_>, &[u8]) -> Result<Value, ConsoleError>,
-) -> Response {
-    let body = match question(body).await {
-        Ok(body) => body,
-        Err(refused) => return refused,
-    };
-    let mut response = of_session(admin, session, uri, move |console, named, query| {
-        query.end("what is asked of a session")?;
-        ask(console, named, &body)
-    })
-    .await;
-    if response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::ACCEPTED;
+) -> impl Fn(State<Admin>, Path<String>, Uri, Body) -> BoxFuture<'static, Response> + Clone {
+    move |State(admin), Path(session), uri, body| {
+        Box::pin(async move {
+            let body = match question(body).await {
+                Ok(body) => body,
+                Err(refused) => return refused,
+            };
+            let mut response = of_session(admin, session, uri, move |console, named, query| {
+                query.end("what is asked of a session")?;
+                ask(console, named, &body)
+            })
+            .await;
+            if response.status() == StatusCode::OK {
+                *response.status_mut() = StatusCode::ACCEPTED;
+            }
+            response
+        })
     }
-    response
 }
 
 async fn build(
