@@ -38,7 +38,7 @@ function Bullet({ p, most, tau }) {
 
 /** @param {{ d: Data, off: boolean }} props */
 export function Evictions({ d, off }) {
-  const [find, setFind] = useState("");
+  const [find, setFind] = useState(() => route().query["find"] ?? "");
   const passes = useMemo(() => {
     if (!find || !d.items) return d.session.passes;
     const found = d.items.list.filter((i) => mentions(i, find));
@@ -63,8 +63,8 @@ export function Evictions({ d, off }) {
     requestAnimationFrame(() => /** @type {HTMLElement | null} */ (list.current?.querySelector("[aria-pressed=true]"))?.focus());
   };
   if (!d.session.passes.length) return html`<section class="panel"><div class="empty"><h2>Nothing was evicted</h2>No pass has run: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
-  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">Passes<//></h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span><span class="grow"></span><${FindItem} find=${find} set=${setFind}/></div>
-    ${passes.length ? null : html`<div class="pb dim">No pass moved an item that has this text.</div>`}
+  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">Passes<//></h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span><span class="grow"></span><${FindItem} find=${find} set=${(/** @type {string} */ text) => { setFind(text); note({ find: text || null }); }}/></div>
+    ${passes.length ? null : html`<div class="pb dim">No pass moved an item that has this text. <a class="u" href=${to(d.name, "view", { find })}>Look for it in the view</a></div>`}
     <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} tau=${tau}/>
       <span class=${`num${p.needed ? " warn" : ""}`}>${known(p.freed) ? `−${short(p.freed)}` : "–"}</span></button>`)}</div></section>
     ${pass ? html`<${OnePass} key=${pass.turn} d=${d} p=${pass} find=${find} off=${off}/>` : null}</div>`;
@@ -84,8 +84,9 @@ function OnePass({ d, p, find, off }) {
   const moves = read.value?.moves ?? [];
   const needed = moves.filter((m) => m.needed && m.needed.how !== "held");
   const kinds = [...new Set(moves.map((m) => m.to))];
-  const ofKind = kind === "all" ? moves : kind === "needed" ? needed : moves.filter((m) => m.to === kind);
-  const list = find ? ofKind.filter((m) => mentions(m, find)) : ofKind;
+  const found = find ? moves.filter((m) => mentions(m, find)) : moves;
+  const of = (/** @type {string} */ k) => found.filter((m) => (k === "needed" ? needed.includes(m) : k === "all" || m.to === k));
+  const list = of(kind);
   const told = known(p.needed);
   const held = moves.filter((m) => m.needed?.how === "held").length;
   const cost = rewriteCost(d, p);
@@ -98,7 +99,7 @@ function OnePass({ d, p, find, off }) {
       <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
       <${Fig} l="Read anew" v=${short(p.reread)} s=${known(p.cut) ? `the first ${short(p.cut)} stayed cached${cost ? `; ${cost}` : ""}` : "not recorded"}/>
       <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? [...new Set(needed.map((m) => m.needed?.how)), ...(held ? [`${held} held`] : [])].join(", ") || "nothing was" : "can’t be told without content"}/></div></section>
-  <section class="panel" aria-label="What moved"><div class="ph"><h2>What moved</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${moves.length}`], ...kinds.map((k) => [k, `${k} ${moves.filter((m) => m.to === k).length}`]), ...(needed.length ? [["needed", `needed ${needed.length}`]] : [])]}/>` : null}</div>
+  <section class="panel" aria-label="What moved"><div class="ph"><h2>What moved</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${found.length}`], ...kinds.map((k) => [k, `${k} ${of(k).length}`]), ...(needed.length ? [["needed", `needed ${of("needed").length}`]] : [])]}/>` : null}</div>
     ${read.error ? html`<div class="pb"><${Failed} error=${read.error} again=${read.again}/></div>` : !read.value ? html`<${Waiting} what="the pass"/>` : moves.length ? html`<${Moves} d=${d} list=${list} open=${open} told=${told} off=${off} turn=${p.turn} setOpen=${(/** @type {string | null} */ id) => { setOpen(id); note({ item: id }); }}/>` : html`<div class="pb dim">Which items it moved was not recorded.</div>`}</section>
   <section class="panel" aria-label="What stayed, and why"><div class="ph"><h2>What stayed, and why</h2><span class="dim">${known(p.after) ? `${full(p.after)} tokens after the pass` : ""}</span></div>
     ${parts ? html`<${Now} parts=${parts} tau=${d.turns.tau[i] ?? null} floor=${p.floor} open=${openAt(d.session, p.turn)?.name ?? null}/>` : null}

@@ -20,6 +20,7 @@ const merged = (had, row) => ({
   ...row,
   title: row.title ?? had.title,
   finding: row.finding ?? had.finding,
+  item: row.item ?? had.item,
   spark: row.spark.length ? row.spark : [...had.spark, row.out ?? row.view_tokens].slice(-48),
 });
 
@@ -29,7 +30,7 @@ const merged = (had, row) => ({
  */
 export function useListing(asked) {
   const key = JSON.stringify(asked);
-  const [state, set] = useState({ rows: /** @type {Row[]} */ ([]), total: /** @type {number | null} */ (null), error: /** @type {Refused | null} */ (null) });
+  const [state, set] = useState({ rows: /** @type {Row[]} */ ([]), total: /** @type {number | null} */ (null), unsearched: /** @type {number | null} */ (null), error: /** @type {Refused | null} */ (null) });
   const reading = useRef({ key: "", next: /** @type {string | null} */ (null), busy: false, want: 0, have: 0, stop: new AbortController() });
 
   const read = useCallback(async () => {
@@ -47,7 +48,7 @@ export function useListing(asked) {
           const before = first ? [] : had.rows;
           const rows = [...before, ...page.sessions.filter((row) => !before.some((old) => same(old, row)))];
           mine.have = rows.length;
-          return { rows, total: page.total ?? rows.length, error: null };
+          return { rows, total: page.total ?? rows.length, unsearched: page.unsearched, error: null };
         });
         mine.have = Math.max(mine.have, 1);
         await new Promise((done) => setTimeout(done));
@@ -84,7 +85,7 @@ export function useListing(asked) {
     fresh.current.clear();
     for (const q of names) {
       const page = await api.sessions({ q, spark: "1", limit: "5" }).catch(() => null);
-      for (const row of page?.sessions ?? []) set((had) => ({ ...had, rows: had.rows.map((old) => (same(old, row) ? row : old)) }));
+      for (const row of page?.sessions ?? []) set((had) => ({ ...had, rows: had.rows.map((old) => (same(old, row) ? { ...row, item: old.item } : old)) }));
     }
   }, 500);
   useEvents((event) => {

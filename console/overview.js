@@ -52,8 +52,11 @@ function Ended({ row }) {
   return text === "now" ? html`<span class="pill live"><span class="dot"></span>now</span>` : html`${text}`;
 }
 
-/** @param {{ p: Placed, at: number, folded: boolean, fold: () => void }} props */
-function TableRow({ p: { row, depth, children }, at, folded, fold }) {
+/** The item that has the text, where nothing else of the session has it. @param {{ row: Row, q: string }} props */
+const FoundItem = ({ row, q }) => (row.item ? html`<div class="sub ell">has <a class="u mono" title=${row.item} href=${to(nameOf(row), "evictions", { find: q })} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${row.item}</a></div>` : null);
+
+/** @param {{ p: Placed, at: number, q: string, folded: boolean, fold: () => void }} props */
+function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
   const saved = net(row.saved);
   const here = to(nameOf(row));
   const dash = html`<span class="dim">–</span>`;
@@ -63,7 +66,7 @@ function TableRow({ p: { row, depth, children }, at, folded, fold }) {
         : children ? html`<button class="btn ghost fold" aria-label=${`sub-agents of ${titleOf(row)}`} aria-expanded=${!folded}
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
-        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div></div></div></td>
+        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row} q=${q}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${row.out} tau=${row.tau} floor=${row.floor}/>
       <span class=${`nw${known(row.out) && known(row.tau) && row.out > row.tau ? " bad" : ""}`}>${short(row.out ?? row.view_tokens)}<span class="dim"> / ${short(row.tau)}</span></span></div></td>
     <td><${Spark} d=${row.spark} tau=${row.tau}/></td>
@@ -160,21 +163,21 @@ function Sessions({ all }) {
   const kinds = (/** @type {"model" | "tenant"} */ k) => [...new Set([...list.rows.map((r) => r[k]), ...(asked[k] ? [asked[k]] : [])])].sort();
   return html`<section class="panel" aria-label="Sessions"><div class="filters">
     <label class="search"><span class="dim"><${Icon} n="search"/></span><span class="sr">Find a session</span>
-      <input id="find" ref=${field} placeholder="Find a title, id, model, finding" value=${typed} onInput=${(/** @type {any} */ e) => { type(e.target.value); find(); }} onKeyDown=${arrows}/><span class="kbd wide">/</span></label>
+      <input id="find" ref=${field} placeholder="Find a title, finding, path, id, model" value=${typed} onInput=${(/** @type {any} */ e) => { type(e.target.value); find(); }} onKeyDown=${arrows}/><span class="kbd wide">/</span></label>
     <${Chip} on=${asked["zone"] === "over"} set=${(/** @type {boolean} */ on) => choose("zone", on ? "over" : "")} n=${all?.over_sessions}>over the line<//>
     <${Chip} on=${asked["loss"] === "1"} set=${(/** @type {boolean} */ on) => choose("loss", on ? "1" : "")}>costs more<//>
     <${Chip} on=${asked["unmanaged"] === "1"} set=${(/** @type {boolean} */ on) => choose("unmanaged", on ? "1" : "")}>only watched<//>
     <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over the line" : z}</option>`)}</select>
     <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${m}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>
-    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}</span></div>
+    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span></div>
     ${list.error ? html`<div class="pb"><${Failed} error=${list.error} again=${list.again}/></div>` : null}
     ${list.total === null ? (list.error ? null : html`<${Waiting} rows=${8} what="the list of sessions"/>`)
       : total === 0 ? (filtered ? html`<div class="empty">No session fits. <button class="btn sm" onClick=${() => { type(""); ask(""); set({}); }}>Show all</button></div>` : html`<${NoSession} agents=${all?.server.agents}/>`)
       : narrow ? html`<ul class="cards" ref=${rows.ref} onKeyDown=${arrows}><li style=${{ height: `${rows.above}px` }} aria-hidden="true"></li>${seen.map((p) => html`<${Card} key=${nameOf(p.row)} p=${p}/>`)}<li style=${{ height: `${rows.below + unread * height}px` }} aria-hidden="true"></li></ul>`
       : html`<table class="ovt" aria-rowcount=${total + 1}><caption class="sr">Sessions</caption><thead><tr><${Head} id="" name="Session" sort=${sort} set=${setSort}/>${HEADS.map(([name, id, c]) => html`<${Head} key=${name} id=${id} name=${name} sort=${sort} set=${setSort} c=${c}/>`)}</tr></thead>
         <tbody ref=${rows.ref} onKeyDown=${arrows}>${rows.above ? html`<tr aria-hidden="true" class="gap"><td colspan="11" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
-        ${seen.map((p, i) => html`<${TableRow} key=${nameOf(p.row)} p=${p} at=${rows.first + i} folded=${folded.has(p.row.session)} fold=${() => toggle(p.row.session)}/>`)}
+        ${seen.map((p, i) => html`<${TableRow} key=${nameOf(p.row)} p=${p} at=${rows.first + i} q=${q} folded=${folded.has(p.row.session)} fold=${() => toggle(p.row.session)}/>`)}
         ${Array.from({ length: unread }, (_, i) => html`<tr key=${`u${i}`} class="unread"><td colspan="11"><span class="skel"></span></td></tr>`)}
         ${rows.below ? html`<tr aria-hidden="true" class="gap"><td colspan="11" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>`}</section>`;
 }

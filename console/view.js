@@ -118,7 +118,7 @@ export function View({ d, off }) {
   const [mode, setMode] = useState("diff");
   const [sel, setSel] = useState(/** @type {number | null} */ (route().query["item"] === undefined ? null : Number(route().query["item"])));
   const [open, setOpen] = useState(/** @type {Set<number>} */ (new Set()));
-  const [find, setFind] = useState("");
+  const [find, setFind] = useState(() => route().query["find"] ?? "");
   const passes = useMemo(() => [...new Set(d.session.passes.map((p) => p.turn))], [d.session.passes]);
   const set = (/** @type {number} */ t) => {
     const next = Math.max(first, Math.min(last, t));

@@ -1,6 +1,7 @@
 //! Content that may be shown: the newest request of a live session, or what is stored. Owns the rule,
 //! and that each look is logged. Never writes content anywhere, and never shows what a rule withholds.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -297,6 +298,22 @@ pub fn label(look: &Look<'_>, at: ItemIndex) -> Option<String> {
         .map(|call| telling(&call))
         .or_else(|| look.original(at))?;
     Some(line(&text, LABEL_CHARS)).filter(|label| !label.is_empty())
+}
+
+/// One line of each item but results, each line once.
+#[must_use]
+pub fn labels(look: &Look<'_>) -> String {
+    let items = look.transcript().items.indexed();
+    let items = items.filter(|(_, item)| item.kind != ItemKind::Result);
+    let (mut seen, mut lines) = (HashSet::new(), String::new());
+    for line in items.filter_map(|(at, _)| label(look, at)) {
+        if !seen.contains(&line) {
+            lines.push_str(&line);
+            lines.push('\n');
+            seen.insert(line);
+        }
+    }
+    lines
 }
 
 /// What tells most of a call: the values of its arguments that are short texts.

@@ -261,7 +261,7 @@ pub fn pass(
             let before = one.marks.iter().rev().find(|(of, _)| *of < turn);
             let size = one.sizes.iter().rev().find(|(of, _)| *of < turn);
             let size = size.map(|(_, size)| *size).or(one.tokens);
-            let need = needed.and_then(|needed| needed.of(one.no));
+            let need = needed.and_then(|needed| needed.since(one.no, turn));
             json!({
                 "no": one.no.0,
                 "id": one.id,
@@ -276,7 +276,7 @@ pub fn pass(
             })
         })
         .collect();
-    let lost = needed.map(|needed| needed.lost_of(&numbers));
+    let lost = needed.map(|needed| needed.lost_of(&numbers, turn));
     Ok(json!({
         "pass": session::pass(place, lost),
         "moves": moves,

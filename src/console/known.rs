@@ -36,6 +36,8 @@ pub struct Known {
     pub needed: OnceLock<Option<Arc<NeededLater>>>,
     /// Its title, once somebody has asked, if its texts are stored.
     pub title: OnceLock<Option<String>>,
+    /// The lines of its items, once somebody has searched for one, if its texts are stored.
+    pub labels: OnceLock<Option<Arc<str>>>,
     /// What it weighed when it was kept. The cache counts on a weight that does not change.
     weight: usize,
 }
@@ -231,6 +233,7 @@ pub fn read(
         watched,
         needed: OnceLock::new(),
         title: OnceLock::new(),
+        labels: OnceLock::new(),
         weight: 0,
     };
     Ok(keep(app, kept, &known))
@@ -241,9 +244,11 @@ pub fn read(
 pub fn keep(app: &App, kept: &KnownSessions, known: &Known) -> Arc<Known> {
     let needed = known.needed.get().and_then(Option::as_deref);
     let needed = needed.map_or(0, NeededLater::weight);
+    let labels = known.labels.get().and_then(Option::as_deref);
+    let labels = labels.map_or(0, str::len);
     let own = size_of::<Known>() + TITLE_BYTES + entry::<Digest, Arc<Known>>();
     let known = Arc::new(Known {
-        weight: known.path.weight() + needed + own,
+        weight: known.path.weight() + needed + labels + own,
         ..known.clone()
     });
     kept.insert(known.identity(), Arc::clone(&known));

@@ -141,12 +141,12 @@ pub fn needed(app: &App, known: &Known) -> Result<Option<NeededLater>, ConsoleEr
         story: &story,
         played: &played,
         needs: &needs,
-        found: HashMap::new(),
+        found: NeededLater::default(),
     };
     judged.all(app, known)?;
     let mut found = judged.found;
-    recalled(known, &mut found);
-    Ok(Some(NeededLater(found)))
+    recalled(known, &story, &mut found);
+    Ok(Some(found))
 }
 
 /// What stood in a view in place of what was gone.
@@ -222,7 +222,7 @@ struct Judged<'a> {
     story: &'a Story,
     played: &'a Played,
     needs: &'a Needs,
-    found: HashMap<ItemNo, Need>,
+    found: NeededLater,
 }
 
 impl<'a> Judged<'a> {
@@ -290,8 +290,8 @@ impl<'a> Judged<'a> {
                 } else {
                     How::AskedAgain
                 };
-                let (no, word) = (item.no, None);
-                note(&mut self.found, no, Need { how, turn, word });
+                let word = None;
+                self.found.note(item, Need { how, turn, word });
             }
         }
         let needs = self.needs;
@@ -305,7 +305,7 @@ impl<'a> Judged<'a> {
                 let item = self.item(message, part);
                 if let Some(item) = item.and_then(|no| self.gone(no, turn)) {
                     let word = Some(needs.string(*string).to_owned());
-                    note(&mut self.found, item.no, Need { how, turn, word });
+                    self.found.note(item, Need { how, turn, word });
                 }
             }
         }
@@ -351,28 +351,21 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Notes a need. What was worst counts, and of equals the first.
-fn note(found: &mut HashMap<ItemNo, Need>, no: ItemNo, need: Need) {
-    let before = found.get(&no);
-    if before.is_none_or(|before| before.how < need.how) {
-        found.insert(no, need);
-    }
-}
-
 /// Notes what the model recalled.
-fn recalled(known: &Known, found: &mut HashMap<ItemNo, Need>) {
+fn recalled(known: &Known, story: &Story, found: &mut NeededLater) {
     for entry in &known.path.entries {
         let turn = entry.record.turn;
         let calls = entry.record.hops.iter().flat_map(|hop| &hop.calls);
         for call in calls {
             if let Effect::Recalled { originals, .. } = &call.effect {
-                for original in originals {
+                let items = originals.iter();
+                for item in items.filter_map(|original| story.numbered(original.item)) {
                     let need = Need {
                         how: How::Recalled,
                         turn,
                         word: None,
                     };
-                    note(found, original.item, need);
+                    found.note(item, need);
                 }
             }
         }

@@ -5,7 +5,7 @@
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
 //! brings texts where they may be shown. `rows`, `session`, `turns`, `items` and `overview`
-//! make the answers, `asks` notes what a person asks of a view, `events` is the stream of what
+//! make the answers, `search` finds sessions by a text, `asks` notes what a person asks of a view, `events` is the stream of what
 //! happens, and `assets` holds the page itself.
 
 mod asks;
@@ -26,6 +26,7 @@ mod needed;
 mod overview;
 mod query;
 mod rows;
+mod search;
 mod session;
 mod story;
 mod turns;
@@ -41,15 +42,14 @@ pub use query::Query;
 use content::TextSource;
 use known::{Known, KnownSessions};
 use needed::NeededLater;
-use rows::{ListAsk, RowExtras};
+use rows::{ListAsk, ListedRow, RowExtras};
+use search::{Found, Search};
 use story::Story;
 
 use crate::model::{SessionRow, TenantId};
 use crate::pipeline::{App, ShownContent};
 use crate::session::path::Path;
 
-/// Of how many of the newest sessions titles and findings are searched.
-const MOST_SEARCHED: usize = 500;
 /// How many sizes a spark has.
 const SPARK: usize = 48;
 
@@ -131,22 +131,32 @@ impl Console {
         if ask.is_plain() {
             return self.plain_page(&ask);
         }
-        let (mut rows, mut seen, mut looked) = (Vec::new(), 0_usize, 0);
+        let (mut rows, mut seen) = (Vec::new(), 0_usize);
+        let mut search = ask.text.as_deref().map(|text| Search::new(self, text));
         for (store, watched) in [(&self.app.store, false), (&self.app.watched, true)] {
             known::each_row(store, "", &mut |row| {
                 seen += 1;
-                if ask.fits(&row) && self.has_text(&ask, &row, watched, &mut looked) {
-                    rows.push((row, watched));
+                let found = match &mut search {
+                    _ if !ask.fits(&row) => None,
+                    None => Some(Found::InRow),
+                    Some(search) => search.find(&row, watched),
+                };
+                if let Some(found) = found {
+                    let item = match found {
+                        Found::InRow => None,
+                        Found::InItem(line) => Some(line),
+                    };
+                    rows.push(ListedRow { row, watched, item });
                 }
                 seen < rows::MOST_SORTED
             })?;
         }
-        rows.sort_by(|(one, _), (other, _)| ask.order(one, other));
+        rows.sort_by(|one, other| ask.order(&one.row, &other.row));
         let total = rows.len();
         let from = match ask.behind {
             None => 0,
             Some(behind) => {
-                let at = rows.iter().position(|(row, _)| rows::place(row) == behind);
+                let at = rows.iter().position(|one| rows::place(&one.row) == behind);
                 // A session that went on since then may be skipped, and none comes twice.
                 at.map_or(total, |at| at + 1)
             }
@@ -157,9 +167,10 @@ impl Console {
         let next = page
             .last()
             .filter(|_| more)
-            .map(|(row, _)| rows::cursor(row));
+            .map(|one| rows::cursor(&one.row));
         let total = ask.behind.is_none().then_some(total);
-        Ok(self.page(&ask, page, next, total))
+        let unsearched = search.and_then(|search| search.skipped);
+        Ok(self.page(&ask, page, next, (total, unsearched)))
     }
 
     /// A page in the list's own order, which needs no other row.
@@ -172,18 +183,22 @@ impl Console {
             let read = read.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
             let mut own: Vec<SessionRow> = read.collect();
             known::learn_of_newest(store, &mut own)?;
-            rows.extend(own.into_iter().map(|row| (row, watched)));
+            rows.extend(own.into_iter().map(|row| ListedRow {
+                row,
+                watched,
+                item: None,
+            }));
         }
-        rows.sort_by_key(|(row, _)| std::cmp::Reverse(rows::place(row)));
+        rows.sort_by_key(|one| std::cmp::Reverse(rows::place(&one.row)));
         rows.truncate(ask.limit);
         let full = rows.len() == ask.limit;
         let next = rows
             .last()
             .filter(|_| full)
-            .map(|(row, _)| rows::cursor(row));
+            .map(|one| rows::cursor(&one.row));
         let total = (!ask.plain && ask.behind.is_none()).then(|| self.count());
         let total = total.transpose()?;
-        Ok(self.page(ask, &rows, next, total))
+        Ok(self.page(ask, &rows, next, (total, None)))
     }
 
     /// How many sessions there are.
@@ -198,33 +213,17 @@ impl Console {
     fn page(
         &self,
         ask: &ListAsk,
-        rows: &[(SessionRow, bool)],
+        rows: &[ListedRow],
         next: Option<String>,
-        total: Option<usize>,
+        (total, unsearched): (Option<usize>, Option<usize>),
     ) -> Value {
-        let shown = rows.iter().map(|(row, watched)| {
-            let extras = self.extras(row, *watched, ask.spark);
-            rows::shown(row, &extras)
+        let shown = rows.iter().map(|one| {
+            let mut extras = self.extras(&one.row, one.watched, ask.spark);
+            extras.item.clone_from(&one.item);
+            rows::shown(&one.row, &extras)
         });
-        json!({"sessions": shown.collect::<Vec<Value>>(), "next": next, "total": total})
-    }
-
-    /// Whether a row has the text that is asked for.
-    fn has_text(&self, ask: &ListAsk, row: &SessionRow, watched: bool, looked: &mut usize) -> bool {
-        let Some(text) = &ask.text else { return true };
-        let has = |name: &str| name.to_lowercase().contains(text.as_str());
-        if has(&row.session) || has(&row.model) {
-            return true;
-        }
-        // Titles and findings are read from records, which of many sessions would take long.
-        if self.app.serving.shown == ShownContent::Off || *looked == MOST_SEARCHED {
-            return false;
-        }
-        *looked += 1;
-        let extras = self.extras(row, watched, true);
-        let finding = extras.finding.as_ref();
-        extras.title.as_deref().is_some_and(has)
-            || finding.is_some_and(|(episode, text)| has(episode) || has(text))
+        let shown: Vec<Value> = shown.collect();
+        json!({"sessions": shown, "next": next, "total": total, "unsearched": unsearched})
     }
 
     /// What is shown of a session beside its row. A session that can't be read has none.
@@ -270,7 +269,7 @@ impl Console {
             let lost = needed
                 .as_ref()
                 .zip(moved)
-                .map(|(needed, moved)| needed.lost_of(&moved));
+                .map(|(needed, moved)| needed.lost_of(&moved, entry.record.turn));
             session::pass(place, lost)
         });
         let passes: Vec<Value> = passes.collect();
@@ -395,12 +394,35 @@ impl Console {
             found.map(Arc::new)
         };
         let needed = known.needed.get_or_init(find).clone();
-        // Weighed again, but not brought back: meanwhile it may have been erased.
-        let kept = self.known.get(&known.identity());
-        if is_new && kept.is_some_and(|kept| Arc::ptr_eq(&kept, known)) {
-            known::keep(&self.app, &self.known, known);
+        if is_new {
+            self.weigh_again(known);
         }
         needed
+    }
+
+    /// Weighs a session again that has learned something, but does not bring it back: meanwhile it may have
+    /// been erased.
+    fn weigh_again(&self, known: &Arc<Known>) {
+        let kept = self.known.get(&known.identity());
+        if kept.is_some_and(|kept| Arc::ptr_eq(&kept, known)) {
+            known::keep(&self.app, &self.known, known);
+        }
+    }
+
+    /// The lines of a session's items, each once. None without its texts.
+    fn labels(&self, known: &Arc<Known>) -> Option<Arc<str>> {
+        let source = TextSource::of(&self.app, known);
+        // As with the title.
+        let kept = known.labels.get().filter(|_| source == TextSource::Stored);
+        if let Some(labels) = kept {
+            return labels.clone();
+        }
+        let labels = content::look(&self.app, known, None, content::labels).ok()?;
+        let labels: Option<Arc<str>> = labels.map(Arc::from);
+        if source == TextSource::Stored && known.labels.set(labels.clone()).is_ok() {
+            self.weigh_again(known);
+        }
+        labels
     }
 
     /// The beginning of a session's first user text. None without its texts.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::story::StoryItem;
 use crate::model::ItemNo;
 use crate::model::caches::entry;
 
@@ -39,6 +40,11 @@ pub struct Need {
 }
 
 impl Need {
+    /// Whether this is told rather than another: the worse of two, and of equals the earlier.
+    fn is_told_before(&self, other: &Self) -> bool {
+        (self.how, other.turn) > (other.how, self.turn)
+    }
+
     /// As JSON. Words are content.
     #[must_use]
     pub fn shown(&self, words: bool) -> Value {
@@ -53,29 +59,107 @@ impl Need {
     }
 }
 
-/// What was needed of a session, by item.
+/// What was needed of a session, by item: of each time under one mark the worst need, in the order of turns.
 #[derive(Clone, Debug, Default)]
-pub struct NeededLater(pub HashMap<ItemNo, Need>);
+pub struct NeededLater(HashMap<ItemNo, Vec<Need>>);
 
 impl NeededLater {
     /// Bytes of memory that it takes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let words = self.0.values().filter_map(|need| need.word.as_ref());
+        let needs = || self.0.values().flatten();
+        let words = needs().filter_map(|need| need.word.as_ref());
         let words: usize = words.map(String::capacity).sum();
-        words + self.0.len() * entry::<ItemNo, Need>()
+        let each = self.0.values().map(Vec::capacity).sum::<usize>() * size_of::<Need>();
+        words + each + self.0.len() * entry::<ItemNo, Vec<Need>>()
     }
 
-    /// How an item was needed.
+    /// Notes that an item was needed. Of what happened under one mark the worst counts, and of equals the
+    /// first.
+    #[cfg_attr(
+        not(feature = "lab"),
+        expect(dead_code, reason = "only the lab finds out")
+    )]
+    pub fn note(&mut self, item: &StoryItem, need: Need) {
+        let under = |turn: u32| item.marks.partition_point(|(at, _)| *at <= turn);
+        let needs = self.0.entry(item.no).or_default();
+        let same = needs
+            .iter_mut()
+            .find(|known| under(known.turn) == under(need.turn));
+        match same {
+            None => {
+                let place = needs.partition_point(|known| known.turn <= need.turn);
+                needs.insert(place, need);
+            }
+            Some(known) if need.is_told_before(known) => *known = need,
+            Some(_) => {}
+        }
+    }
+
+    /// How an item was needed, at any time.
     #[must_use]
     pub fn of(&self, no: ItemNo) -> Option<&Need> {
-        self.0.get(&no)
+        self.since(no, 0)
     }
 
-    /// How many of these were needed and not held.
+    /// How an item was needed in a turn or later. The turn is one in which its mark changed.
     #[must_use]
-    pub fn lost_of(&self, numbers: &[ItemNo]) -> usize {
-        let needs = numbers.iter().filter_map(|no| self.of(*no));
+    pub fn since(&self, no: ItemNo, turn: u32) -> Option<&Need> {
+        let needs = self.0.get(&no)?.iter().filter(|need| need.turn >= turn);
+        needs.reduce(|told, need| {
+            if need.is_told_before(told) {
+                need
+            } else {
+                told
+            }
+        })
+    }
+
+    /// How many of the items that a pass moved were needed since its turn and not held.
+    #[must_use]
+    pub fn lost_of(&self, numbers: &[ItemNo], turn: u32) -> usize {
+        let needs = numbers.iter().filter_map(|no| self.since(*no, turn));
         needs.filter(|need| need.how != How::Held).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::story::StoryRole;
+    use crate::model::Mark;
+
+    fn need(how: How, turn: u32) -> Need {
+        let word = None;
+        Need { how, turn, word }
+    }
+
+    /// A pass answers for what was needed after it, and not for what was needed before.
+    #[test]
+    fn a_pass_is_told_of_what_was_needed_since() {
+        let item = StoryItem {
+            no: ItemNo(7),
+            id: "c7".to_owned(),
+            role: StoryRole::Call,
+            tool: None,
+            turn: 1,
+            episode: None,
+            tokens: None,
+            marks: vec![(4, Mark::Masked), (9, Mark::Removed)],
+            sizes: Vec::new(),
+            recalled: false,
+        };
+        let mut needed = NeededLater::default();
+        needed.note(&item, need(How::Held, 11));
+        needed.note(&item, need(How::Missed, 6));
+        needed.note(&item, need(How::ReadAgain, 5));
+        needed.note(&item, need(How::Missed, 5));
+        needed.note(&item, need(How::Held, 12));
+        assert_eq!(needed.of(item.no), Some(&need(How::Missed, 5)));
+        assert_eq!(needed.since(item.no, 4), Some(&need(How::Missed, 5)));
+        assert_eq!(needed.since(item.no, 9), Some(&need(How::Held, 11)));
+        assert_eq!(needed.since(item.no, 13), None);
+        assert_eq!(needed.lost_of(&[item.no], 4), 1);
+        assert_eq!(needed.lost_of(&[item.no], 9), 0);
     }
 }

@@ -223,6 +223,16 @@ pub fn zone_of(row: &SessionRow) -> Option<Zone> {
     Some(Zone::of_ceiling(sizes.tokens_out, sizes.ceiling))
 }
 
+/// A row that is to be shown.
+pub struct ListedRow {
+    /// The row.
+    pub row: SessionRow,
+    /// Whether its records are in memory alone, because it is only watched.
+    pub watched: bool,
+    /// The line of an item by which it was found.
+    pub item: Option<String>,
+}
+
 /// What is shown of a session beside its row.
 #[derive(Clone, Debug, Default)]
 pub struct RowExtras {
@@ -234,6 +244,8 @@ pub struct RowExtras {
     pub finding: Option<(String, String)>,
     /// The sizes of up to 48 views.
     pub spark: Vec<u64>,
+    /// The line of an item by which it was found.
+    pub item: Option<String>,
 }
 
 /// A row as JSON.
@@ -248,6 +260,7 @@ pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
     let more = json!({
         "title": extras.title,
         "finding": finding,
+        "item": extras.item,
         "mode": mode,
         "profile": row.profile,
         "live": extras.live,

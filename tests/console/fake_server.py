@@ -99,7 +99,7 @@ class Fake(ThreadingHTTPServer):
 
     def shown(self, row):
         if self.content == "off":
-            return {**row, "title": None, "finding": None}
+            return {**row, "title": None, "finding": None, "item": None}
         return row
 
     def where(self, row):
@@ -180,11 +180,20 @@ SORTS = {
 
 
 def sessions(server, query):
+    text = query.get("q", "").lower()
+
+    def item_of(row):
+        """The line of the first item that has the text, where nothing that the row shows has it."""
+        shown = " ".join(str(row[name]) for name in ("title", "session", "model", "finding")).lower()
+        items = server.details.get(row["session"], {"items": []})["items"]
+        labels = [item["label"] or "" for item in items]
+        found = (label for label in labels if text in label.lower())
+        return "" if text in shown else next(found, None) if server.content != "off" else None
+
     def fits(row):
-        text = " ".join(str(row[name]) for name in ("title", "session", "model", "finding")).lower()
         saved = row["saved"]
         return (
-            query.get("q", "").lower() in text
+            item_of(row) is not None
             and ("zone" not in query or (row["over"] if query["zone"] == "over" else row["zone"] == query["zone"]))
             and row["tenant"].startswith(query.get("tenant", ""))
             and query.get("model", row["model"]) == row["model"]
@@ -195,12 +204,13 @@ def sessions(server, query):
     sort = query.get("sort", "last")
     rows = sorted(filter(fits, server.rows), key=SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     start, limit = int(query.get("cursor", 0)), int(query.get("limit", 100))
-    page = [server.shown(row) for row in rows[start : start + limit]]
+    page = [{**server.shown(row), "item": item_of(row) or None} for row in rows[start : start + limit]]
     after = start + limit
     return "SessionList", {
         "sessions": page,
         "next": str(after) if after < len(rows) else None,
         "total": len(rows),
+        "unsearched": None if server.content == "off" or not text else 0,
     }
 
 

@@ -73,6 +73,7 @@ def row_of(source, at):
         "parent": source["parent"],
         "title": title,
         "finding": {"episode": source["findep"], "text": finding} if finding else None,
+        "item": None,
         "model": source["model"],
         "mode": source["mode"],
         "profile": None,

@@ -1,5 +1,7 @@
 """The overview, in a browser: figures, list, filters, keys, live rows, ten thousand sessions."""
 
+import re
+
 import recorded
 from conftest import PHONE, keep
 from playwright.sync_api import expect
@@ -68,6 +70,16 @@ def test_it_finds_filters_and_sorts(stage, fake):
     expect(page.get_by_role("columnheader", name="Saved, net")).to_have_attribute("aria-sort", "descending")
     page.get_by_role("button", name="Saved, net").click()
     expect(rows(page).nth(0)).to_contain_text("−$")
+
+
+def test_a_path_leads_to_the_pass_that_took_it(stage, fake):
+    page = stage.open(fake.url)
+    page.get_by_label("Find a session").fill("cli/resume.go")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("link", name="cli/resume.go").click()
+    expect(page).to_have_url(re.compile("evictions.*find=cli%2Fresume.go"))
+    expect(page.get_by_label("Find an item")).to_have_value("cli/resume.go")
+    expect(page.get_by_role("region", name="Items that moved")).to_contain_text("cli/resume.go")
 
 
 def test_arrows_go_from_row_to_row_and_enter_opens(stage, fake):

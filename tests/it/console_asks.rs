@@ -1,8 +1,10 @@
-//! What the console is asked to do over HTTP: to build a session of parts of another, to evict, to say
+//! What the console is asked to do over HTTP: to find a session by a text, to build a session of parts of another, to evict, to say
 //! what was needed later and what other lines would have come to. And by whom: no page but its own.
 
 use std::collections::BTreeSet;
 
+use plimsoll::pipeline::ShownContent;
+use plimsoll::turn::StoreContent;
 use plimsoll_scripted::{Call, Reply, Script};
 use serde_json::{Value, json};
 
@@ -180,6 +182,48 @@ async fn what_was_needed_later_is_told_where_texts_are() {
         .map(|pass| pass["needed"].as_u64().unwrap())
         .sum();
     assert!(needed >= 2, "{passes}");
+}
+
+/// A session is found by what one of its calls names, whether its texts are in memory or stored, and not
+/// where they may not be shown.
+#[tokio::test]
+async fn a_session_is_found_by_what_its_calls_name() {
+    use ShownContent::{Live, Off, Stored};
+    let description = Description::read();
+    for (shown, finds) in [(Live, true), (Stored, true), (Off, false)] {
+        let (_provider, proxy) = served(|own| {
+            own.console.content = Some(shown);
+            own.store.content = StoreContent::All;
+        })
+        .await;
+        let session = played(&proxy, false).await;
+        // What was read once is kept, and the answer is the same.
+        for _ in 0..2 {
+            let page = got(&proxy, "sessions?q=RUN%20B7").await;
+            let faults = description.faults("get", "/api/sessions", "200", &page);
+            assert_eq!(faults, Vec::<String>::new(), "{page}");
+            if !finds {
+                assert_eq!(
+                    (&page["total"], &page["unsearched"]),
+                    (&json!(0), &Value::Null)
+                );
+                continue;
+            }
+            assert_eq!(
+                (&page["total"], &page["unsearched"]),
+                (&json!(1), &json!(0))
+            );
+            assert_eq!(page["sessions"][0]["session"], session, "{page}");
+            assert_eq!(page["sessions"][0]["item"], "run b7", "{page}");
+        }
+        // What the row itself shows is told before an item.
+        let page = got(&proxy, &format!("sessions?q={session}")).await;
+        assert_eq!(
+            (&page["total"], &page["sessions"][0]["item"]),
+            (&json!(1), &Value::Null)
+        );
+        assert_eq!(got(&proxy, "sessions?q=run%20b99").await["total"], 0);
+    }
 }
 
 /// A session is played under other lines by the lab's own code.

@@ -2,6 +2,7 @@
 //! what the ledger says of them, and what the lab finds out when it plays the same sessions.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use plimsoll::config::Config;
@@ -276,10 +277,13 @@ fn rank(how: &Later) -> (u8, &'static str) {
     }
 }
 
-/// For each item the worst need, of equals the first, up to a request.
-fn worst(needs: &[LaterNeed], last: usize) -> BTreeMap<u64, (&'static str, u64, Option<String>)> {
+/// For each item the worst need of some requests, of equals the first.
+fn worst(
+    needs: &[LaterNeed],
+    requests: RangeInclusive<usize>,
+) -> BTreeMap<u64, (&'static str, u64, Option<String>)> {
     let mut found: BTreeMap<u64, &LaterNeed> = BTreeMap::new();
-    for need in needs.iter().filter(|need| need.request <= last) {
+    for need in needs.iter().filter(|need| requests.contains(&need.request)) {
         let own = found.entry(need.item.0.into()).or_insert(need);
         if rank(&need.how).0 > rank(&own.how).0 {
             *own = need;
@@ -304,7 +308,8 @@ async fn what_was_needed_later_is_what_the_lab_says() {
         let live = Live::play(&recording, &trace, ceiling).await;
         let needs = lab(ceiling, Ladder::default()).needed(&trace).unwrap();
         // The newest answer of a live session is seen with the request that brings it back.
-        let expect = worst(&needs, recording.turns.len() - 1);
+        let last = recording.turns.len() - 1;
+        let expect = worst(&needs, 0..=last);
         let page = live.of("/items?limit=5000").await;
         assert_eq!(
             (&page["needed"], &page["next"]),
@@ -327,13 +332,20 @@ async fn what_was_needed_later_is_what_the_lab_says() {
             }
         }
         assert_eq!(found, expect, "{}", path.display());
-        // A pass counts what it took and the view had not when it was needed.
+        // A pass counts what it took and the view had not when it was needed after it.
         let whole = live.of("").await;
         for pass in whole["passes"].as_array().unwrap() {
             let detail = live.of(&format!("/passes/{}", pass["turn"])).await;
+            let turn = usize::try_from(pass["turn"].as_u64().unwrap()).unwrap();
+            let since = worst(&needs, turn..=last);
+            for one in detail["moves"].as_array().unwrap() {
+                let need = since.get(&one["no"].as_u64().unwrap());
+                let expect = need.map_or(Value::Null, |(_, turn, _)| json!(turn));
+                assert_eq!(one["needed"]["turn"], expect, "{pass}: {one}");
+            }
             let moves = detail["moves"].as_array().unwrap().iter();
             let lost = moves.filter(|one| {
-                let need = found.get(&one["no"].as_u64().unwrap());
+                let need = since.get(&one["no"].as_u64().unwrap());
                 need.is_some_and(|(how, ..)| *how != "held")
             });
             assert_eq!(pass["needed"].as_u64(), Some(lost.count() as u64), "{pass}");
