@@ -64,14 +64,17 @@ export function EvictItem({ d, off, id, children = "Evict" }) {
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} onClick=${() => ask(false)}>${children}</button>${action.said}</div>`;
 }
 
+/** Pins an item or an episode, or unpins it. @param {Data} d @param {ReturnType<typeof useAction>} action @param {string} id @param {boolean} pinned */
+export const setPin = (d, action, id, pinned) => action.run(async () => {
+  const asked = pinned ? await api.pin(d.name, [id]) : await api.unpin(d.name, [id]);
+  d.again();
+  return `${id} is ${pinned ? "pinned" : "no longer pinned"} ${asked.from}.`;
+});
+
 /** @param {{ d: Data, off: boolean, id: string, pinned: boolean }} props */
 export function PinButton({ d, off, id, pinned }) {
   const action = useAction();
-  const ask = () => action.run(async () => {
-    const asked = pinned ? await api.unpin(d.name, [id]) : await api.pin(d.name, [id]);
-    d.again();
-    return `${id} is ${pinned ? "no longer pinned" : "pinned"} ${asked.from}.`;
-  });
+  const ask = () => setPin(d, action, id, !pinned);
   return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title="Keeps in view what the model still reads of it" onClick=${ask}><${Icon} n="pin" s=${12}/>${pinned ? "Unpin" : "Pin"}</button>${action.said}</div>`;
 }
 
@@ -87,7 +90,8 @@ export function RecallItem({ d, off, id }) {
     const price = `adds at most ${short(asked.tokens)} tokens and costs ${known(asked.cost.usd) ? usd(asked.cost.usd) : `${short(asked.cost.units)} units`}`;
     return notYet(d, action, id, { does: "comes back", from: asked.from, ...(now ? {} : { sooner: [price, `Recall ${id} at the next request`, () => ask(true)] }) });
   });
-  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title="Brings the original back for the model, at the end of what it reads" onClick=${() => ask(false)}>Recall into view</button>${action.said}</div>`;
+  const waits = d.session.waiting.recalls.includes(id);
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title="Brings the original back for the model, at the end of what it reads" onClick=${() => ask(false)}>${waits ? "Recall noted" : "Recall into view"}</button>${action.said}${waits && !action.said && !action.busy ? html`<button class="btn sm" disabled=${off} onClick=${() => takeBack(d, action, id)}>Take it back</button>` : null}</div>`;
 }
 
 /** Words for the agent that have the model bring an original back. @param {{ id: string }} props */

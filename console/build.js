@@ -14,9 +14,11 @@ import { route } from "./route.js";
 /** @typedef {{ from: number, to: number, user: Item | null, items: Item[], findings: Episode[] }} Exchange */
 /** @typedef {{ exchanges: Set<number>, findings: Set<string>, items: Set<string> }} Chosen */
 
-/** @type {[import("./shapes").BuildAsk["format"], string][]} */
-const FORMATS = [["chat", "Chat"], ["responses", "Responses"], ["messages", "Messages"], ["text", "handoff text"],
-  ["claude", "Claude Code"], ["codex", "codex"], ["pi", "pi"], ["opencode", "opencode"]];
+/** What it can be got as, by who goes on with it. @type {[string, [import("./shapes").BuildAsk["format"], string][]][]} */
+const FORMATS = [
+  ["for an agent", [["claude", "Claude Code"], ["codex", "codex"], ["pi", "pi"], ["opencode", "opencode"], ["text", "handoff text"]]],
+  ["as a request", [["chat", "Chat"], ["responses", "Responses"], ["messages", "Messages"]]],
+];
 /** @type {Record<string, string>} */
 const KINDS = { system: "", user: "user", assistant: "", call: "", finding: "expl" };
 
@@ -148,14 +150,14 @@ function Made({ d, ask, off }) {
     link.click();
     URL.revokeObjectURL(link.href);
   };
-  return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(tau) ? ` of ${full(tau)}` : " tokens"}</span></span></div><div class="pb">
-    ${built ? html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/><div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
-      ${known(tau) && built.tokens > tau ? html`<p class="cap">This is over τ. Through Plimsoll the model is sent no more than τ of it, from the first request on; with findings instead of exchanges it is shorter.</p>` : null}` : null}
+  return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(tau) && built && built.tokens <= tau ? ` of ${full(tau)}` : " tokens"}</span></span></div><div class="pb">
+    ${built ? html`${known(tau) && built.tokens > tau ? null : html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/>`}<div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
+      ${known(tau) && built.tokens > tau ? html`<p class="cap">Whole it is longer than τ, which is ${full(tau)}. Through Plimsoll the model is sent no more than that, from the first request on; with findings instead of exchanges it is shorter.</p>` : null}` : null}
     ${made.error ? html`<${Failed} error=${made.error}/>` : null}
     ${built?.missing.length ? html`<div class="ins"><${Icon} n="warn" s=${15}/><div>Not taken: ${built.missing.join("; ")}</div></div>` : null}
-    ${empty ? html`<div class="empty">Choose exchanges or findings.</div>` : built ? html`<div class="made" tabindex="0" role="region" aria-label="What it is made of">${built.parts.map((p) => html`<div><span><span class=${`tag ${KINDS[p.kind]}`}>${p.items > 1 ? `${p.items} items` : p.kind}</span></span><span class="ell">${p.label ?? ""}</span><span class="num mid">${full(p.tokens)}</span></div>`)}</div>` : html`<${Waiting} rows=${3} what="the new session"/>`}
-    <div class="sub cap">get it as</div><div class="chips" role="group" aria-label="Get it as">${FORMATS.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>
+    ${FORMATS.map(([whom, forms]) => html`<div class="sub cap">get it ${whom}</div><div class="chips" role="group" aria-label=${`Get it ${whom}`}>${forms.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>`)}
     ${built ? html`<div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>
-      ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}
-      <pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>` : null}</div></section>`;
+      ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}` : null}
+    ${empty ? html`<div class="empty">Choose exchanges or findings.</div>` : built ? html`<div class="made" tabindex="0" role="region" aria-label="What it is made of">${built.parts.map((p) => html`<div><span><span class=${`tag ${KINDS[p.kind]}`}>${p.items > 1 ? `${p.items} items` : p.kind}</span></span><span class="ell">${p.label ?? ""}</span><span class="num mid">${full(p.tokens)}</span></div>`)}</div>` : html`<${Waiting} rows=${3} what="the new session"/>`}
+    ${built ? html`<pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>` : null}</div></section>`;
 }

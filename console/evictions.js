@@ -7,13 +7,14 @@ import { count, full, known, short, usd } from "./format.js";
 import { at, markAt, mentions, openAt, partsAt, sizeAt } from "./history.js";
 import { Failed, Waiting, useRead } from "./load.js";
 import { Now } from "./now.js";
-import { Copy, EpTag, Fig, FindItem, Move, NeedTag, Seg, Term } from "./parts.js";
+import { Copy, EpTag, Fig, FindItem, Move, NeedTag, NeedText, Seg, Term } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").PassRow} PassRow */
 /** @typedef {import("./shapes").Pass} Pass */
 /** @typedef {Pass["moves"][number]} Moved */
+/** @typedef {import("./shapes").Item} Item */
 
 /** Why an episode stayed, in words. @type {Record<Pass["held"][number]["why"], string>} */
 const WHY = {
@@ -52,6 +53,7 @@ export function Evictions({ d, off }) {
   const tau = taus.at(-1) ?? null;
   const most = Math.max(1, ...passes.map((p) => p.before ?? 0), tau ?? 0) * 1.02;
   const freed = passes.reduce((a, p) => a + (p.freed ?? 0), 0);
+  const told_ = find ? `${passes.length} of ${d.session.passes.length}` : `${passes.length}${freed ? ` · freed ${short(freed)}` : ""}`;
   const choose = (/** @type {number} */ t) => { setTurn(t); note({ pass: t, item: null }); };
   useEffect(() => { list.current?.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest" }); }, [pass?.turn]);
   const keys = (/** @type {KeyboardEvent} */ e) => {
@@ -63,11 +65,32 @@ export function Evictions({ d, off }) {
     requestAnimationFrame(() => /** @type {HTMLElement | null} */ (list.current?.querySelector("[aria-pressed=true]"))?.focus());
   };
   if (!d.session.passes.length) return html`<section class="panel"><div class="empty"><h2>Nothing was evicted</h2>No pass has run: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
-  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">Passes<//></h2><span class="dim">${passes.length}${freed ? ` · freed ${short(freed)}` : ""}</span><span class="grow"></span><${FindItem} find=${find} set=${(/** @type {string} */ text) => { setFind(text); note({ find: text || null }); }}/></div>
+  return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">Passes<//></h2><span class="dim">${told_}</span><span class="grow"></span><${FindItem} find=${find} set=${(/** @type {string} */ text) => { setFind(text); note({ find: text || null }); }}/></div>
     ${passes.length ? null : html`<div class="pb dim">No pass moved an item that has this text. <a class="u" href=${to(d.name, "view", { find })}>Look for it in the view</a></div>`}
     <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} tau=${tau}/>
       <span class=${`num${p.needed ? " warn" : ""}`}>${known(p.freed) ? `−${short(p.freed)}` : "–"}</span></button>`)}</div></section>
-    ${pass ? html`<${OnePass} key=${pass.turn} d=${d} p=${pass} find=${find} off=${off}/>` : null}</div>`;
+    <div>${find ? html`<${FoundItems} d=${d} find=${find}/>` : null}${pass ? html`<${OnePass} key=${pass.turn} d=${d} p=${pass} find=${find} off=${off}/>` : null}</div></div>`;
+}
+
+/** How many found items are listed. */
+const MOST_FOUND = 12;
+
+/** The items that have a text and left the view whole or in part, those that were missed first. @param {{ d: Data, find: string }} props */
+function FoundItems({ d, find }) {
+  const found = useMemo(() => {
+    const gone = (d.items?.list ?? []).filter((i) => i.marks.length && i.role !== "hidden" && mentions(i, find));
+    const missed = (/** @type {Item} */ i) => Number(Boolean(i.needed && i.needed.how !== "held"));
+    return gone.sort((a, b) => missed(b) - missed(a) || (b.tokens ?? 0) - (a.tokens ?? 0));
+  }, [d.items, find]);
+  if (found.length < 2) return null;
+  return html`<section class="panel" aria-label="Items found"><div class="ph"><h2>${count(found.length, "item")} left the view and ${found.length === 1 ? "has" : "have"} this text</h2>${found.length > MOST_FOUND ? html`<span class="dim">the first ${MOST_FOUND}</span>` : null}</div>
+    <div class="tw" tabindex="0" role="region" aria-label="Items found, in a table"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="num" scope="col">Tokens</th><th scope="col">When</th><th scope="col">Needed later</th></tr></thead><tbody>
+    ${found.slice(0, MOST_FOUND).map((i) => {
+      const last = i.marks.at(-1)?.[0] ?? 0;
+      const href = to(d.name, "evictions", { find, pass: last, item: i.id });
+      return html`<tr key=${i.no} class="lk" onClick=${() => go(href)}><td class="idm nw"><a href=${href} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${i.id}</a></td><td class="wide"><div class="ell foundwhat">${i.label ?? html`<span class="dim">withheld</span>`}</div></td><td class="num">${full(i.tokens)}</td>
+        <td class="mid">${i.marks.map(([t, mark], nth) => `${nth ? ", " : ""}${mark} in turn ${t}`)}</td><td class="nw"><${NeedTag} n=${i.needed} told=${known(d.session.passes[0]?.needed)}/></td></tr>`;
+    })}</tbody></table></div></section>`;
 }
 
 /** The price of a token that was read from nowhere: what the turn's rewrites cost. @param {Data} d @param {PassRow} p */
@@ -130,7 +153,7 @@ function Opened({ d, m, turn, off }) {
   return html`${whole && whole.marks.length > 1 ? html`<p class="cap">It came with ${full(whole.tokens)} tokens${whole.marks.map(([t, mark]) => html`, ${mark}${mark === "removed" ? "" : ` to ${full(sizeAt(whole, t))}`} in <a class="u" href=${to(d.name, "evictions", { pass: t, item: m.id })}>turn ${t}</a>`)}.</p>` : null}
     <div class="two half"><div><div class="sub cap">original</div><pre class="code" tabindex="0">${original ?? (item ? none : "…")}</pre></div>
     <div><div class="sub cap">in its place, ${full(m.after)} tokens</div><pre class="code" tabindex="0">${m.to === "removed" ? "(removed)" : (item?.shown ?? m.stub ?? none)}</pre></div></div>
-    <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedTag} n=${m.needed}/>${m.needed.word ? html` <code>${m.needed.word}</code>` : null}` : null}</p>
+    <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedText} n=${m.needed}/>` : null}</p>
     <div class="acts"><${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>
       ${whole && whole.role !== "hidden" && markAt(whole, d.session.row.turn) !== "live" ? html`<${RecallItem} d=${d} off=${off} id=${m.id}/>` : null}<${RecallWords} id=${m.id}/><${PinButton} d=${d} off=${off} id=${m.id} pinned=${d.session.pins.includes(m.id)}/>
       <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Open the view at turn ${turn}</button></div>`;

@@ -6,7 +6,7 @@ import { EvictItem, PinButton, RecallItem, RecallWords } from "./asks.js";
 import { full } from "./format.js";
 import { arrives, isRecall, markAt, sizeAt } from "./history.js";
 import { Failed, useRead } from "./load.js";
-import { Ball, Copy, EpTag, NeedTag } from "./parts.js";
+import { Ball, Copy, EpTag, NeedText } from "./parts.js";
 import { to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
@@ -36,7 +36,7 @@ export function ItemPanel({ d, item, turn, off, close }) {
     <table class="hist"><caption class="sr">What became of it</caption><tbody><tr><td class="dim">turn ${arrives(item)}</td><td><span class="mv"><${Ball} m="live"/> live</span></td><td class="num">${full(item.tokens)}</td></tr>
       ${item.marks.map(([t, mark]) => html`<tr key=${`${t}${mark}`} class=${t > turn ? "later" : ""}><td><a class="u" href=${to(d.name, "evictions", { pass: t, item: item.id })}>turn ${t}, pass</a></td><td><span class="mv"><${Ball} m=${mark}/> ${mark}</span></td><td class="num">${full(sizeAt(item, t))}</td></tr>`)}</tbody></table>
     ${read.error ? html`<${Failed} error=${read.error} again=${read.again}/>` : html`<p class="whyline"><b>Why:</b> ${detail ? detail.reason : "…"}</p>`}
-    ${item.needed ? html`<p><${NeedTag} n=${item.needed}/>${item.needed.word ? html` <code>${item.needed.word}</code>` : null}</p>` : null}
+    ${item.needed ? html`<p><${NeedText} n=${item.needed}/></p>` : null}
     <div class="acts">
       ${item.role === "hidden" ? null : html`<${PinButton} d=${d} off=${off} id=${item.id} pinned=${item.pinned}/>`}
       ${stands ? html`<${EvictItem} d=${d} off=${off} id=${item.id}/>` : null}

@@ -83,6 +83,9 @@ export function Waiting({ rows = 5, what }) {
     <div class="dim small">${late ? `reading ${what}` : "\u00a0"}</div></div>`;
 }
 
+/** Scrolls an answer into sight, if it stands below. @param {Element | null} answer */
+const intoSight = (answer) => answer?.scrollIntoView({ block: "nearest" });
+
 /**
  * What was asked for by a button: waiting, done or refused, each with its words.
  * @returns {{ busy: boolean, run: (work: () => Promise<Shown>) => Promise<void>, said: Shown }}
@@ -95,7 +98,7 @@ export function useAction() {
     say(null);
     try {
       const words = await work();
-      if (words) say(html`<div class="ins done" role="status"><${Icon} n="done" s=${15}/><div>${words}</div></div>`);
+      if (words) say(html`<div class="ins done" role="status" ref=${intoSight}><${Icon} n="done" s=${15}/><div>${words}</div></div>`);
     } catch (caught) {
       say(html`<${Failed} error=${caught instanceof Refused ? caught : new Refused(String(caught), 0, "")}/>`);
     }

@@ -52,13 +52,14 @@ function Ended({ row }) {
   return text === "now" ? html`<span class="pill live"><span class="dot"></span>now</span>` : html`${text}`;
 }
 
-/** The item that has the text, where nothing else of the session has it. @param {{ row: Row, q: string }} props */
-const FoundItem = ({ row, q }) => (row.item ? html`<div class="sub ell">has <a class="u mono" title=${row.item} href=${to(nameOf(row), "evictions", { find: q })} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${row.item}</a></div>` : null);
+/** The item that has the text, where nothing else of the session has it. @param {{ row: Row }} props */
+const FoundItem = ({ row }) => (row.item ? html`<div class="sub ell">has <span class="mono" title=${row.item}>${row.item}</span></div>` : null);
 
 /** @param {{ p: Placed, at: number, q: string, folded: boolean, fold: () => void }} props */
 function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
   const saved = net(row.saved);
-  const here = to(nameOf(row));
+  // What was searched for goes along, where it is an item.
+  const here = row.item ? to(nameOf(row), "evictions", { find: q }) : to(nameOf(row));
   const dash = html`<span class="dim">–</span>`;
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}>
     <td><div class="ttlbox" style=${{ paddingLeft: `${depth * 24}px` }}>
@@ -66,7 +67,7 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         : children ? html`<button class="btn ghost fold" aria-label=${`sub-agents of ${titleOf(row)}`} aria-expanded=${!folded}
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
-        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row} q=${q}/></div></div></td>
+        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${row.out} tau=${row.tau} floor=${row.floor}/>
       <span class=${`nw${known(row.out) && known(row.tau) && row.out > row.tau ? " bad" : ""}`}>${short(row.out ?? row.view_tokens)}<span class="dim"> / ${short(row.tau)}</span></span></div></td>
     <td><${Spark} d=${row.spark} tau=${row.tau}/></td>

@@ -125,10 +125,22 @@ export const EpTag = ({ e }) => (e ? html`<span class=${`tag ${e.type}`} title=$
 
 const NEEDED = { held: "", missed: "bad", "read again": "warn", "asked again": "warn", recalled: "rec" };
 
+/** What happened, in words. @type {Record<import("./shapes").Needed["how"], string>} */
+const HOW = {
+  held: "an answer used words of it, which the view still had: nothing was missed",
+  missed: "an answer used words of it, which the view had no more",
+  "read again": "the same was read once more",
+  "asked again": "the same call was made once more",
+  recalled: "the model had it recalled",
+};
+
+/** How an item was needed, as a sentence. @param {{ n: import("./shapes").Needed }} props */
+export const NeedText = ({ n }) => html`<b>Needed later:</b> in turn ${n.turn} ${HOW[n.how]}${n.word ? html` (<code>${n.word}</code>)` : null}.`;
+
 /** Whether an item was needed after it left. @param {{ n: import("./shapes").Needed | null, told?: boolean }} props */
 export function NeedTag({ n, told = true }) {
   if (!n) return html`<span class="dim">${told ? "no" : "–"}</span>`;
-  return html`<span class=${`tag ${NEEDED[n.how]}`}>${n.how}<span class="wide">, turn</span> ${n.turn}</span>`;
+  return html`<span class=${`tag ${NEEDED[n.how]}`} title=${`In turn ${n.turn} ${HOW[n.how]}`}>${n.how}<span class="wide">, turn</span> ${n.turn}</span>`;
 }
 
 /**

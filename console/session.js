@@ -14,7 +14,7 @@ import { Timeline } from "./timeline.js";
 import { Turns } from "./turns.js";
 import { View } from "./view.js";
 import { WhatIf } from "./whatif.js";
-import { EvictNow, takeBack } from "./asks.js";
+import { EvictNow, setPin, takeBack } from "./asks.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").PassRow} PassRow */
@@ -65,13 +65,8 @@ function Standing({ d, off }) {
     ...waiting.recalls.map((id) => html`the recall of ${id} ${back(id)}`),
     ...(waiting.pins ? [count(waiting.pins, "change of pins", "changes of pins")] : []),
   ];
-  const unpin = (/** @type {string} */ id) => action.run(async () => {
-    const asked = await api.unpin(d.name, [id]);
-    d.again();
-    return `${id} is no longer pinned ${asked.from}.`;
-  });
   return html`${action.said}${pins.length || waits.length ? html`<div class="line standing">
-    ${pins.map((id) => html`<span class="pill" key=${id}><${Icon} n="pin" s=${11}/>${id}<button class="bare" disabled=${off || action.busy} aria-label=${`Unpin ${id}`} onClick=${() => unpin(id)}>×</button></span>`)}
+    ${pins.map((id) => html`<span class="pill" key=${id}><${Icon} n="pin" s=${11}/>${id}<button class="bare" disabled=${off || action.busy} aria-label=${`Unpin ${id}`} onClick=${() => setPin(d, action, id, false)}>×</button></span>`)}
     ${waits.length ? html`<span class="dim">waits: ${waits.map((one, i) => html`${i ? "; " : ""}${one}`)}</span>` : null}</div>` : null}`;
 }
 

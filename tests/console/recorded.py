@@ -161,6 +161,7 @@ def pass_of(detail, items, entry):
         if item is None:
             continue
         stubs = [text for turn, text in item.get("f", []) if turn <= entry["turn"]]
+        need = shapes[number]["needed"]
         moves.append(
             {
                 "no": number,
@@ -172,7 +173,7 @@ def pass_of(detail, items, entry):
                 "after": after,
                 "stub": stubs[-1] if stubs and becomes != "removed" else None,
                 "label": shapes[number]["label"],
-                "needed": shapes[number]["needed"],
+                "needed": need if need and need["turn"] >= entry["turn"] else None,
             }
         )
     missed = [m for m in moves if m["needed"] and m["needed"]["how"] != "held"]

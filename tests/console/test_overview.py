@@ -76,10 +76,19 @@ def test_a_path_leads_to_the_pass_that_took_it(stage, fake):
     page = stage.open(fake.url)
     page.get_by_label("Find a session").fill("cli/resume.go")
     expect(rows(page)).to_have_count(1)
-    page.get_by_role("link", name="cli/resume.go").click()
+    expect(rows(page)).to_contain_text("has cmd/entire/cli/resume.go")
+    page.get_by_role("link", name=TITLE).click()
     expect(page).to_have_url(re.compile("evictions.*find=cli%2Fresume.go"))
     expect(page.get_by_label("Find an item")).to_have_value("cli/resume.go")
     expect(page.get_by_role("region", name="Items that moved")).to_contain_text("cli/resume.go")
+    # Of several such items those that were missed come first, and each leads to its pass and its original.
+    found = page.get_by_role("region", name="Items found").locator("tbody tr")
+    expect(found.first).to_contain_text(re.compile("again|recalled|missed"))
+    expect(found.last).to_contain_text(re.compile("held|no"))
+    name = found.first.get_by_role("link").inner_text()
+    found.first.click()
+    expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-expanded", "true")
+    expect(page.get_by_text("Needed later:")).to_be_visible()
 
 
 def test_arrows_go_from_row_to_row_and_enter_opens(stage, fake):
