@@ -4,6 +4,9 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
+# The allocator is built with make, of any version, which the image does not have.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends make
 # The caches live outside the layers: a second build compiles what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
@@ -21,9 +24,7 @@ COPY --from=build --chown=65532:65532 /empty /data
 
 # Inside a container nothing is reached on the loopback address; what is published is the host's
 # decision. The admin port has metrics and health, and no credentials: don't publish it widely.
-# Memory that requests of long conversations took is given back at once.
-ENV MIMALLOC_PURGE_DELAY=0 \
-    PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
+ENV PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
     PLIMSOLL__SERVER__ADMIN=0.0.0.0:9187 \
     PLIMSOLL__STORE__PATH=/data
 USER 65532:65532

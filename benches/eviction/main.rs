@@ -32,7 +32,7 @@ use session::{Annotated, ITEMS, Session};
 
 /// The proxy's own.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const ROUNDS: usize = 21;
 /// Turns between two looks at the size of a session that grows.

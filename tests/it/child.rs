@@ -36,7 +36,7 @@ impl Serving {
             .arg(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["serve", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0"])
             .arg(format!("--upstream=http://{upstream}/v1"))
-            .env("MIMALLOC_PURGE_DELAY", "0")
+            .env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0")
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -135,7 +135,8 @@ async fn a_client_that_leaves_in_its_body_is_counted() {
 async fn connections_that_are_tried_again_are_counted() {
     // (path, body, tries again): a body that was streamed is gone.
     for (path, retries, counted) in [(CHAT, 2, 2), (CHAT, 0, 0), ("/v1/files", 2, 0)] {
-        let proxy = Proxy::with(nobody().await, |config| config.upstream.retries = retries).await;
+        let (_held, upstream) = nobody();
+        let proxy = Proxy::with(upstream, |config| config.upstream.retries = retries).await;
         let answer = soon(client().post(proxy.url(path)).body(EMPTY).send()).await;
         assert_eq!(answer.unwrap().status(), 502);
         let line = metric(&proxy, r#"plimsoll_retries_total{reason="connect"}"#).await;
@@ -143,7 +144,8 @@ async fn connections_that_are_tried_again_are_counted() {
         assert_eq!(line, Some(expect), "{path} {retries}");
     }
     for stream in [false, true] {
-        let proxy = Proxy::with(nobody().await, |config| config.upstream.retries = 1).await;
+        let (_held, upstream) = nobody();
+        let proxy = Proxy::with(upstream, |config| config.upstream.retries = 1).await;
         assert_eq!(
             Agent::new(&proxy, stream).told("go").ask().await.status,
             502

@@ -225,7 +225,8 @@ async fn an_unstreamed_answer_that_breaks_off_is_an_error() {
 #[tokio::test]
 async fn an_upstream_that_is_not_there_is_told_in_our_words() {
     for stream in [false, true] {
-        let proxy = Proxy::with(nobody().await, |config| config.upstream.retries = 0).await;
+        let (_held, upstream) = nobody();
+        let proxy = Proxy::with(upstream, |config| config.upstream.retries = 0).await;
         let answer = Agent::new(&proxy, stream).told("go").ask().await;
         let (status, kind, _, code) = answer.error();
         assert_eq!((status, kind.as_str()), (502, "server_error"));

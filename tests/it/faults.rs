@@ -31,7 +31,8 @@ async fn failure(proxy: &Proxy, path: &str) -> (u16, String, String, String, Str
 
 #[tokio::test]
 async fn a_refused_connection_is_502() {
-    let proxy = Proxy::with(nobody().await, |config| config.upstream.retries = 1).await;
+    let (_held, upstream) = nobody();
+    let proxy = Proxy::with(upstream, |config| config.upstream.retries = 1).await;
     for path in PATHS {
         let (status, kind, param, code, message) = failure(&proxy, path).await;
         assert_eq!(
@@ -45,7 +46,8 @@ async fn a_refused_connection_is_502() {
 
 #[tokio::test]
 async fn a_host_that_does_not_exist_is_502() {
-    let proxy = Proxy::with(nobody().await, |config| {
+    let (_held, upstream) = nobody();
+    let proxy = Proxy::with(upstream, |config| {
         config.upstream.retries = 0;
         config.upstream.base_url =
             plimsoll::upstream::BaseUrl::parse("http://nowhere.invalid/v1").unwrap();
@@ -312,12 +314,12 @@ async fn statuses_are_retried_only_where_config_says_so() {
 #[tokio::test]
 async fn a_refused_connection_is_tried_again() {
     // Nobody listens until the first try has failed; the retry finds the upstream.
-    let addr = nobody().await;
+    let (held, addr) = nobody();
     let proxy = Proxy::with(addr, |config| config.upstream.retries = 8).await;
     let sending = tokio::spawn(client().post(proxy.url(PATHS[0])).body(EMPTY).send());
     while tokio::net::TcpStream::connect(addr).await.is_ok() {}
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let listener = tokio::net::TcpListener::bind(addr).await.unwrap();
+    let listener = held.listen(16).unwrap();
     let router = axum::Router::new().fallback(|| async { "back" });
     tokio::spawn(async move { axum::serve(listener, router).await });
     let response = soon(sending).await.unwrap().unwrap();

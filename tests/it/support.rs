@@ -20,7 +20,7 @@ use plimsoll::pipeline::App;
 use plimsoll::upstream::BaseUrl;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -262,13 +262,13 @@ where
     addr
 }
 
-/// An address that refuses connections.
-pub async fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
+/// An address that refuses connections while the socket is kept: bound, so that no other test is given
+/// its port, and not listening.
+pub fn nobody() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 /// Sender and body: what is sent becomes frames; dropping the sender ends the body.
