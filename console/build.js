@@ -117,7 +117,7 @@ function OneExchange({ e, turns, cut, whole, now, open, toggle, take, part }) {
   const name = e.from === to ? `turn ${e.from}` : `${e.from}–${to}`;
   return html`<div class="bturn"><input type="checkbox" aria-label=${`exchange of ${name}`} checked=${whole} onChange=${(/** @type {any} */ ev) => take(ev.target.checked)}/><span class="dim nw">${name}</span>
     <button class="opener" aria-expanded=${open} onClick=${toggle}><${Icon} n=${open ? "down" : "right"} s=${11}/><span class="ell">${e.user?.label ?? html`<span class="dim">no text of the user</span>`}</span></button>
-    <span>${to < e.to ? html`<span class="dim">${e.to === to + 1 ? `turn ${e.to}` : `${to + 1}–${e.to}`} left out</span> ` : null}${gone ? html`<span class="tag">${gone} of ${items.length} gone</span>` : html`<span class="tag good">in view</span>`}</span><span class="num mid">${short(size)}</span></div>
+    <span>${to < e.to ? html`<span class="dim">${e.to === to + 1 ? `turn ${e.to}` : `${to + 1}–${e.to}`} left out</span> ` : null}${gone ? html`<span class="tag">${gone} of ${items.length} out of view</span>` : html`<span class="tag good">in view</span>`}</span><span class="num mid">${short(size)}</span></div>
     ${e.findings.filter((f) => cut === null || f.start < cut).map((f) => html`<div class="bturn in" key=${f.name}><input type="checkbox" aria-label=${`finding of ${f.name}`} checked=${now.findings.has(f.name)} onChange=${(/** @type {any} */ ev) => part("findings", f.name, ev.target.checked)}/><span><span class="tag expl">finding</span></span><span class="ell" title=${f.finding}><span class="strong">${f.name}</span> <span class="mid">${f.finding}</span></span><span></span><span></span></div>`)}
     ${open ? calls.map((i) => html`<div class="bturn in" key=${i.no}><input type="checkbox" aria-label=${i.id} checked=${now.items.has(i.id)} onChange=${(/** @type {any} */ ev) => part("items", i.id, ev.target.checked)}/><span class="idm ell">${i.id}</span><span class="ell mid">${i.label}</span><span class="mv"><${Ball} m=${markAt(i, turns)}/> ${markAt(i, turns)}</span><span class="num mid">${full(i.tokens)}</span></div>`) : null}`;
 }
@@ -126,6 +126,7 @@ function OneExchange({ e, turns, cut, whole, now, open, toggle, take, part }) {
 function Made({ d, ask, off }) {
   const [format, setFormat] = useState(/** @type {import("./shapes").BuildAsk["format"]} */ ("chat"));
   const [made, set] = useState(/** @type {{ built: import("./shapes").Built | null, error: Refused | null, busy: boolean }} */ ({ built: null, error: null, busy: false }));
+  const [saved, setSaved] = useState(/** @type {import("./shapes").Built | null} */ (null));
   const empty = !ask.turns.length && !ask.findings.length && !ask.items.length;
   const key = JSON.stringify([ask, format]);
   useEffect(() => {
@@ -149,6 +150,7 @@ function Made({ d, ask, off }) {
     link.download = built.name;
     link.click();
     URL.revokeObjectURL(link.href);
+    setSaved(built);
   };
   return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(tau) && built && built.tokens <= tau ? ` of ${full(tau)}` : " tokens"}</span></span></div><div class="pb">
     ${built ? html`${known(tau) && built.tokens > tau ? null : html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/>`}<div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
@@ -156,7 +158,7 @@ function Made({ d, ask, off }) {
     ${made.error ? html`<${Failed} error=${made.error}/>` : null}
     ${built?.missing.length ? html`<div class="ins"><${Icon} n="warn" s=${15}/><div>Not taken: ${built.missing.join("; ")}</div></div>` : null}
     ${FORMATS.map(([whom, forms]) => html`<div class="sub cap">get it ${whom}</div><div class="chips" role="group" aria-label=${`Get it ${whom}`}>${forms.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>`)}
-    ${built ? html`<div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small">${built.name}</span></div>
+    ${built ? html`<div class="acts"><button class="btn pri" disabled=${made.busy} onClick=${save}>Download</button><${Copy} text=${() => built.text} sm=${false} disabled=${made.busy}/><span class="dim small" role="status">${saved === built ? html`<${Icon} n="done" s=${13}/> downloaded ` : null}${built.name}</span></div>
       ${built.run ? html`<p class="small resume">${built.put ? `Put it in ${built.put}. ` : ""}Resume with <code>${built.run}</code> <${Copy} text=${built.run}>Copy command<//></p>` : null}` : null}
     ${empty ? html`<div class="empty">Choose exchanges or findings.</div>` : built ? html`<div class="made" tabindex="0" role="region" aria-label="What it is made of">${built.parts.map((p) => html`<div><span><span class=${`tag ${KINDS[p.kind]}`}>${p.items > 1 ? `${p.items} items` : p.kind}</span></span><span class="ell">${p.label ?? ""}</span><span class="num mid">${full(p.tokens)}</span></div>`)}</div>` : html`<${Waiting} rows=${3} what="the new session"/>`}
     ${built ? html`<pre class="code preview" tabindex="0">${built.text.slice(0, 2000)}${built.text.length > 2000 ? "\n…" : ""}</pre>` : null}</div></section>`;

@@ -1,6 +1,6 @@
 // Evictions: the passes of a session, and for one of them what moved, what stands in its place, whether it
 // was needed later, and what stayed and why. Owns this view. Never judges what was needed: the server does.
-import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
+import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api } from "./api.js";
 import { PinButton, RecallItem, RecallWords } from "./asks.js";
 import { count, full, known, short, usd } from "./format.js";
@@ -75,6 +75,18 @@ export function Evictions({ d, off }) {
 /** How many found items are listed. */
 const MOST_FOUND = 12;
 
+/** The turn whose pass took most of an item: the newest of them, where its sizes are not known. @param {Item} i */
+function turnOfMost(i) {
+  let most = { turn: i.marks.at(-1)?.[0] ?? 0, taken: 0 };
+  let before = i.tokens ?? 0;
+  for (const [turn] of i.marks) {
+    const after = sizeAt(i, turn) ?? before;
+    if (before - after > most.taken) most = { turn, taken: before - after };
+    before = after;
+  }
+  return most.turn;
+}
+
 /** The items that have a text and left the view whole or in part, those that were missed first. @param {{ d: Data, find: string }} props */
 function FoundItems({ d, find }) {
   const found = useMemo(() => {
@@ -86,8 +98,7 @@ function FoundItems({ d, find }) {
   return html`<section class="panel" aria-label="Items found"><div class="ph"><h2>${count(found.length, "item")} left the view and ${found.length === 1 ? "has" : "have"} this text</h2>${found.length > MOST_FOUND ? html`<span class="dim">the first ${MOST_FOUND}</span>` : null}</div>
     <div class="tw" tabindex="0" role="region" aria-label="Items found, in a table"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="num" scope="col">Tokens</th><th scope="col">When</th><th scope="col">Needed later</th></tr></thead><tbody>
     ${found.slice(0, MOST_FOUND).map((i) => {
-      const last = i.marks.at(-1)?.[0] ?? 0;
-      const href = to(d.name, "evictions", { find, pass: last, item: i.id });
+      const href = to(d.name, "evictions", { find, pass: turnOfMost(i), item: i.id });
       return html`<tr key=${i.no} class="lk" onClick=${() => go(href)}><td class="idm nw"><a href=${href} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${i.id}</a></td><td class="wide"><div class="ell foundwhat">${i.label ?? html`<span class="dim">withheld</span>`}</div></td><td class="num">${full(i.tokens)}</td>
         <td class="mid">${i.marks.map(([t, mark], nth) => `${nth ? ", " : ""}${mark} in turn ${t}`)}</td><td class="nw"><${NeedTag} n=${i.needed} told=${known(d.session.passes[0]?.needed)}/></td></tr>`;
     })}</tbody></table></div></section>`;
@@ -133,8 +144,16 @@ function OnePass({ d, p, find, off }) {
 function Moves({ d, list, open, told, off, turn, setOpen }) {
   const narrow = useNarrow();
   const size = narrow ? short : full;
+  // Whoever came for one item sees it: it may stand below what the page begins with. What is opened here
+  // stays where it was clicked.
+  const came = useRef(open);
+  const intoSight = useCallback((/** @type {Element | null} */ row) => {
+    if (!row) return;
+    row.scrollIntoView({ block: "start" });
+    came.current = null;
+  }, []);
   return html`<div class="tw moves" tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col"><${Term} t="episode">Episode<//></th><th scope="col"><${Term} t="mark">Mark<//></th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
-  <tbody>${list.map((m) => html`<tr key=${m.no} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
+  <tbody>${list.map((m) => html`<tr key=${m.no} ref=${m.id === came.current ? intoSight : null} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
     <td class="idm nw"><button class="opener" aria-expanded=${open === m.id}>${m.id}</button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
     <td class="wide nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
     <td class="num">${size(m.before)} <span class="dim">→</span> ${size(m.after)}</td>
@@ -156,5 +175,6 @@ function Opened({ d, m, turn, off }) {
     <p class="cap">${item ? html`<b>Why:</b> ${item.reason}` : ""}${m.needed ? html` <${NeedText} n=${m.needed}/>` : null}</p>
     <div class="acts"><${Copy} text=${original ?? ""} disabled=${original === null}>Copy original<//>
       ${whole && whole.role !== "hidden" && markAt(whole, d.session.row.turn) !== "live" ? html`<${RecallItem} d=${d} off=${off} id=${m.id}/>` : null}<${RecallWords} id=${m.id}/><${PinButton} d=${d} off=${off} id=${m.id} pinned=${d.session.pins.includes(m.id)}/>
-      <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Open the view at turn ${turn}</button></div>`;
+      <button class="btn sm" onClick=${() => go(to(d.name, "view", { turn, item: m.no }))}>Open the view at turn ${turn}</button>
+      <a class="btn sm" href=${to(d.name, "build", { before: turn })}>Fork from before turn ${turn}</a></div>`;
 }

@@ -88,7 +88,10 @@ def test_a_path_leads_to_the_pass_that_took_it(stage, fake):
     name = found.first.get_by_role("link").inner_text()
     found.first.click()
     expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-expanded", "true")
-    expect(page.get_by_text("Needed later:")).to_be_visible()
+    # It is in sight, wherever the page begins, and so is what can be done next.
+    expect(page.get_by_role("button", name=name, exact=True)).to_be_in_viewport()
+    expect(page.get_by_text("Needed later:")).to_be_in_viewport()
+    expect(page.get_by_role("region", name="Items that moved").get_by_role("link", name="Fork from before turn")).to_be_visible()
 
 
 def test_arrows_go_from_row_to_row_and_enter_opens(stage, fake):

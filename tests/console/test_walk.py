@@ -33,6 +33,7 @@ def test_the_walk(stage, fake):
     page.get_by_role("link", name="Fork from before turn 141").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download").click()
+    expect(page.get_by_text("downloaded")).to_be_visible()
     keep(page, "walk-fork")
     made = json.loads(download.value.path().read_text())
     build = [body for action, body in fake.asked if action == "build"][-1]
