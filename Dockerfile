@@ -2,11 +2,11 @@
 # The proxy alone in a small image: `docker build -t plimsoll .`
 
 FROM rust:1.95-slim-bookworm AS build
-WORKDIR /src
-COPY . .
 # The allocator is built with make, of any version, which the image does not have.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends make
+WORKDIR /src
+COPY . .
 # The caches live outside the layers: a second build compiles what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \

@@ -1,6 +1,6 @@
 // Evictions: the passes of a session, and for one of them what moved, what stands in its place, whether it
 // was needed later, and what stayed and why. Owns this view. Never judges what was needed: the server does.
-import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
+import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api } from "./api.js";
 import { PinButton, RecallItem, RecallWords } from "./asks.js";
 import { count, full, known, short, usd } from "./format.js";
@@ -146,14 +146,10 @@ function Moves({ d, list, open, told, off, turn, setOpen }) {
   const size = narrow ? short : full;
   // Whoever came for one item sees it: it may stand below what the page begins with. What is opened here
   // stays where it was clicked.
-  const came = useRef(open);
-  const intoSight = useCallback((/** @type {Element | null} */ row) => {
-    if (!row) return;
-    row.scrollIntoView({ block: "start" });
-    came.current = null;
-  }, []);
-  return html`<div class="tw moves" tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col"><${Term} t="episode">Episode<//></th><th scope="col"><${Term} t="mark">Mark<//></th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
-  <tbody>${list.map((m) => html`<tr key=${m.no} ref=${m.id === came.current ? intoSight : null} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
+  const table = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => { table.current?.querySelector("tr.sel")?.scrollIntoView({ block: "start" }); }, []);
+  return html`<div class="tw moves" ref=${table} tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col"><${Term} t="episode">Episode<//></th><th scope="col"><${Term} t="mark">Mark<//></th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
+  <tbody>${list.map((m) => html`<tr key=${m.no} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
     <td class="idm nw"><button class="opener" aria-expanded=${open === m.id}>${m.id}</button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
     <td class="wide nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
     <td class="num">${size(m.before)} <span class="dim">→</span> ${size(m.after)}</td>
