@@ -1,10 +1,10 @@
-//! The connections to the upstream: sends a request and waits for the first byte. Owns connections
-//! and timeouts. Never reads a body, follows a redirect, keeps a cookie or decompresses.
+//! The calls to the upstream: sends a request and waits for the first byte. Owns when a call is given up
+//! or made again. Never reads a body, follows a redirect, keeps a cookie or decompresses.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Response;
+use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::time::Instant;
@@ -15,14 +15,7 @@ use super::error::UpstreamError;
 use super::outbound::{Outbound, Payload};
 use super::retry::{RetryCause, Tries};
 use super::settings::UpstreamSettings;
-
-/// How many bytes of one answer an HTTP/2 upstream may send ahead of its reader. They wait in
-/// memory.
-const STREAM_WINDOW: u32 = 256 << 10;
-
-/// The same for all answers on one connection. This is more than they can need together: an answer
-/// that nobody reads would otherwise hold up all others on the connection.
-const CONNECTION_WINDOW: u32 = 1 << 30;
+use super::transport::Transport;
 
 /// Why the client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +25,7 @@ pub struct SetupError(#[from] reqwest::Error);
 /// The connections to the upstream. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct UpstreamClient {
-    http: reqwest::Client,
+    transport: Transport,
     settings: Arc<UpstreamSettings>,
 }
 
@@ -42,30 +35,9 @@ impl UpstreamClient {
     /// # Errors
     /// [`SetupError`] if TLS can't be set up.
     pub fn new(settings: UpstreamSettings) -> Result<Self, SetupError> {
-        // Installing a second provider fails, which does no harm: the first stays.
-        let _already = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder();
-        if settings.base_url.is_loopback() {
-            // A proxy from the environment can't reach the addresses of this machine.
-            http = http.no_proxy();
-            if settings.base_url.is_plain() {
-                // Nothing is encrypted, so a system without certificates will do.
-                http = http.tls_certs_only([]);
-            }
-        }
-        let http = http
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(60))
-            .connect_timeout(settings.connect_timeout)
-            .pool_max_idle_per_host(settings.pool_idle)
-            .pool_idle_timeout(settings.pool_idle_timeout)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .build()?;
+        let transport = Transport::new(&settings, &Matcher::from_env())?;
         Ok(Self {
-            http,
+            transport,
             settings: Arc::new(settings),
         })
     }
@@ -101,17 +73,16 @@ impl UpstreamClient {
         &self,
         outbound: Outbound,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let mut request = reqwest::Request::new(outbound.method, outbound.url);
-        *request.headers_mut() = outbound.headers;
         let progress = UploadProgress::new();
-        *request.body_mut() = match outbound.payload {
-            Payload::Whole(rope) => (!rope.is_empty()).then(|| body::whole(rope)),
+        let body = match outbound.payload {
+            Payload::Whole(rope) => body::whole(rope),
             Payload::Streamed(upload) => {
-                let watched = WatchedUpload::new(upload, progress.clone());
-                Some(reqwest::Body::wrap(watched))
+                reqwest::Body::wrap(WatchedUpload::new(upload, progress.clone()))
             }
         };
-        let mut sending = std::pin::pin!(self.http.execute(request));
+        let asked = (outbound.method, outbound.url);
+        let sending = self.transport.execute(asked, outbound.headers, body);
+        let mut sending = std::pin::pin!(sending);
         let limit = self.settings.first_byte_timeout;
         // Only silence counts against the upstream, so the time of an upload does not.
         let response = loop {
@@ -120,7 +91,7 @@ impl UpstreamClient {
                 outcome = &mut sending => break outcome.map_err(|error| {
                     // The upstream is not to blame for a body that its sender did not finish.
                     let fault = progress.fault();
-                    fault.map_or_else(|| UpstreamError::of(&error), UpstreamError::Upload)
+                    fault.map_or(error, UpstreamError::Upload)
                 })?,
                 () = tokio::time::sleep_until(deadline) => {
                     // An upload that has moved since postpones the deadline.
@@ -131,6 +102,6 @@ impl UpstreamClient {
             }
         };
         let idle = self.settings.idle_timeout;
-        Ok(Response::<reqwest::Body>::from(response).map(|body| ResponseBody::new(body, idle)))
+        Ok(response.map(|body| ResponseBody::new(body, idle)))
     }
 }

@@ -1,7 +1,10 @@
 //! Why an upstream gave no response. Owns the causes and their messages. Never holds the query of a
 //! URL, a header or a body, because these carry keys and content.
 
-use std::error::Error as _;
+use std::error::Error;
+use std::{io, iter};
+
+use tower::timeout::error::Elapsed;
 
 /// Why no response came from the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +38,26 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Classifies an error of the HTTP client. Keeps only the innermost cause, because the client's
-    /// own text names the URL.
+    /// Classifies an error of reqwest. Keeps only the innermost cause, because the client's own text
+    /// names the URL.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if error.is_builder() {
             return Self::Path;
         }
-        match (error.is_connect(), error.is_timeout()) {
+        Self::told(error, error.is_connect(), error.is_timeout())
+    }
+
+    /// Classifies an error of hyper's client.
+    pub(super) fn of_plain(error: &hyper_util::client::legacy::Error) -> Self {
+        let late = causes(error).any(|cause| {
+            let system = cause.downcast_ref::<io::Error>();
+            cause.is::<Elapsed>() || system.is_some_and(|it| it.kind() == io::ErrorKind::TimedOut)
+        });
+        Self::told(error, error.is_connect(), late)
+    }
+
+    fn told(error: &(dyn Error + 'static), connecting: bool, late: bool) -> Self {
+        match (connecting, late) {
             (true, true) => Self::ConnectTimeout,
             (true, false) => Self::Connect { cause: root(error) },
             (false, _) => Self::Broken { cause: root(error) },
@@ -84,13 +100,13 @@ impl BodyError {
     }
 }
 
+/// What an error says of its causes, the outermost first.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(error.source(), |&cause| cause.source())
+}
+
 /// The innermost cause, which names neither a URL nor a header.
-fn root(error: &reqwest::Error) -> String {
-    let mut cause = error.source();
-    let mut text = None;
-    while let Some(inner) = cause {
-        text = Some(inner.to_string());
-        cause = inner.source();
-    }
-    text.unwrap_or_else(|| "connection failed".to_owned())
+fn root(error: &(dyn Error + 'static)) -> String {
+    let cause = causes(error).last().map(ToString::to_string);
+    cause.unwrap_or_else(|| "connection failed".to_owned())
 }

@@ -11,6 +11,7 @@ mod outbound;
 mod retry;
 mod settings;
 mod target;
+mod transport;
 
 pub use body::{ResponseBody, Upload};
 pub use client::{SetupError, UpstreamClient};

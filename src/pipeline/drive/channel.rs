@@ -16,10 +16,11 @@ use tokio::sync::{Notify, Semaphore};
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
-const WAITING_BYTES: u32 = 64 << 10;
+const WAITING_BYTES: u32 = 32 << 10;
 
-/// How many bytes of frames the client's side takes at once. A longer frame is taken alone.
-const PIECE_BYTES: usize = 8 << 10;
+/// How many bytes of frames the client's side takes at once. A longer frame is taken alone. The server
+/// queues 16 pieces for a client that doesn't read.
+const PIECE_BYTES: usize = 4 << 10;
 
 /// The memory that a frame takes besides its bytes.
 const FRAME_OVERHEAD: u32 = 64;
@@ -59,6 +60,31 @@ struct Queue {
 fn room(frame: &[u8]) -> u32 {
     let length = u32::try_from(frame.len()).unwrap_or(WAITING_BYTES);
     length.saturating_add(FRAME_OVERHEAD).min(WAITING_BYTES)
+}
+
+/// Takes the first frames as one piece; and the room that they took.
+///
+/// Only frames that wait already are joined: to wait for more would delay the first.
+fn piece(frames: &mut VecDeque<BytesMut>) -> (Bytes, usize) {
+    let (mut joined, mut length, mut taken) = (0, 0, 0);
+    for frame in frames.iter() {
+        if joined > 0 && length + frame.len() > PIECE_BYTES {
+            break;
+        }
+        joined += 1;
+        length += frame.len();
+        taken += room(frame) as usize;
+    }
+    let mut taking = frames.drain(..joined);
+    let first = taking.next().unwrap_or_default();
+    if joined <= 1 {
+        return (first.freeze(), taken);
+    }
+    // Made in its whole size: what grows is a third too large, and a slow client leaves it waiting.
+    let mut piece = BytesMut::with_capacity(length);
+    piece.extend_from_slice(&first);
+    taking.for_each(|frame| piece.extend_from_slice(&frame));
+    (piece.freeze(), taken)
 }
 
 /// Makes a channel that is empty.
@@ -142,7 +168,7 @@ impl Receiver {
 
     fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, io::Error>>> {
         let mut queue = self.0.queue.lock();
-        let Some(mut piece) = queue.frames.pop_front() else {
+        if queue.frames.is_empty() {
             if let Some(error) = queue.error.take() {
                 return Poll::Ready(Some(Err(error)));
             }
@@ -151,20 +177,14 @@ impl Receiver {
             }
             queue.reader = Some(cx.waker().clone());
             return Poll::Pending;
-        };
-        let mut taken = room(&piece) as usize;
-        // Only frames that wait already are joined: to wait for more would delay the first.
-        let fits = |piece: &BytesMut, next: &mut BytesMut| piece.len() + next.len() <= PIECE_BYTES;
-        while let Some(next) = queue.frames.pop_front_if(|next| fits(&piece, next)) {
-            taken += room(&next) as usize;
-            piece.extend_from_slice(&next);
         }
+        let (piece, taken) = piece(&mut queue.frames);
         if queue.frames.is_empty() && queue.frames.capacity() > KEPT_PLACES {
             queue.frames = VecDeque::new();
         }
         drop(queue);
         self.0.room.add_permits(taken);
-        Poll::Ready(Some(Ok(piece.freeze())))
+        Poll::Ready(Some(Ok(piece)))
     }
 }
 

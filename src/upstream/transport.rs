@@ -1,0 +1,187 @@
+//! The HTTP client that carries a call. Owns which one that is, and the settings of its connections.
+//! Never reads a body.
+//!
+//! An upstream without TLS is reached by hyper's client, because the size of its reads can be bounded. All
+//! else goes by reqwest: with TLS a read is a record, of at most 16 KB, and reqwest knows proxies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use reqwest::{Body, Url};
+use tokio::net::TcpStream;
+use tower::timeout::Timeout;
+use tower::util::BoxCloneSyncService;
+
+use super::error::UpstreamError;
+use super::settings::UpstreamSettings;
+use super::target::BaseUrl;
+
+/// How many bytes of one answer a plain HTTP/1 upstream may send ahead of its reader, and how many the head
+/// of an answer may have. They wait in memory. The client's own bound is 400 KB: a flood of a thousand
+/// answers takes more than twice as much memory with it.
+const READ_BYTES: usize = 64 << 10;
+
+/// How many bytes of one answer an HTTP/2 upstream may send ahead of its reader. They wait in
+/// memory.
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// The same for all answers on one connection. This is more than they can need together: an answer
+/// that nobody reads would otherwise hold up all others on the connection.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+
+/// A connection that is silent for so long is probed.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How often it is probed before it counts as lost, and how long after each other. These are reqwest's own,
+/// as is the time after which bytes that the other side has not acknowledged break a connection.
+const PROBES: u32 = 3;
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+
+/// Makes a connection without TLS.
+type PlainConnector = BoxCloneSyncService<Uri, TokioIo<TcpStream>, tower::BoxError>;
+
+/// Carries calls to the upstream. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) enum Transport {
+    /// HTTP/1 without TLS, straight to the upstream.
+    Plain(Arc<Client<PlainConnector, Body>>),
+    /// TLS, a proxy, or both.
+    Reqwest(reqwest::Client),
+}
+
+impl Transport {
+    /// Makes the client. Opens no connection yet.
+    ///
+    /// # Errors
+    /// Any of reqwest, if TLS can't be set up.
+    pub(super) fn new(settings: &UpstreamSettings, proxies: &Matcher) -> reqwest::Result<Self> {
+        let base = &settings.base_url;
+        // A proxy from the environment can't reach the addresses of this machine.
+        let direct = base.is_loopback() || !intercepted(base, proxies);
+        if base.is_plain() && direct {
+            return Ok(Self::Plain(Arc::new(plain(settings))));
+        }
+        // Installing a second provider fails, which does no harm: the first stays.
+        let _already = rustls::crypto::ring::default_provider().install_default();
+        let mut http = reqwest::Client::builder();
+        if direct {
+            http = http.no_proxy();
+        }
+        let http = http
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
+            .connect_timeout(settings.connect_timeout)
+            .pool_max_idle_per_host(settings.pool_idle)
+            .pool_idle_timeout(settings.pool_idle_timeout)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .build()?;
+        Ok(Self::Reqwest(http))
+    }
+
+    /// Sends a request and waits for the head of the response.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if no response began.
+    pub(super) async fn execute(
+        &self,
+        (method, url): (Method, Url),
+        mut headers: HeaderMap,
+        body: Body,
+    ) -> Result<Response<Body>, UpstreamError> {
+        match self {
+            Self::Plain(client) => {
+                let uri: Uri = url.as_str().parse().map_err(|_| UpstreamError::Path)?;
+                // So does reqwest, and the upstream sees the same request from both.
+                let any = HeaderValue::from_static("*/*");
+                headers.entry(ACCEPT).or_insert(any);
+                let mut request = Request::new(body);
+                (*request.method_mut(), *request.uri_mut()) = (method, uri);
+                *request.headers_mut() = headers;
+                let response = client.request(request).await;
+                let response = response.map_err(|error| UpstreamError::of_plain(&error))?;
+                Ok(response.map(Body::wrap))
+            }
+            Self::Reqwest(client) => {
+                let mut request = reqwest::Request::new(method, url);
+                *request.headers_mut() = headers;
+                *request.body_mut() = Some(body);
+                let response = client.execute(request).await;
+                let response = response.map_err(|error| UpstreamError::of(&error))?;
+                Ok(response.into())
+            }
+        }
+    }
+}
+
+/// Whether a proxy stands before the upstream.
+fn intercepted(base: &BaseUrl, proxies: &Matcher) -> bool {
+    let uri: Result<Uri, _> = base.as_str().parse();
+    uri.is_ok_and(|uri| proxies.intercept(&uri).is_some())
+}
+
+fn plain(settings: &UpstreamSettings) -> Client<PlainConnector, Body> {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(PROBE_INTERVAL));
+    tcp.set_keepalive_retries(Some(PROBES));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    // This one is shared out among the addresses of a host, so that the second is tried too. The one around
+    // it also holds for the look-up.
+    tcp.set_connect_timeout(Some(settings.connect_timeout));
+    let connector = BoxCloneSyncService::new(Timeout::new(tcp, settings.connect_timeout));
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(settings.pool_idle_timeout)
+        .pool_max_idle_per_host(settings.pool_idle)
+        .http1_max_buf_size(READ_BYTES)
+        .build(connector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether calls to an address go by hyper's client, where the environment names a proxy or none.
+    fn is_plain(base: &str, proxies: &Matcher) -> bool {
+        let settings = UpstreamSettings {
+            base_url: BaseUrl::parse(base).unwrap(),
+            ..UpstreamSettings::default()
+        };
+        matches!(
+            Transport::new(&settings, proxies).unwrap(),
+            Transport::Plain(_)
+        )
+    }
+
+    #[test]
+    fn only_what_goes_straight_and_without_tls_is_bounded_here() {
+        let none = Matcher::builder().build();
+        let some = Matcher::builder().all("http://proxy:3128").no("inside");
+        let some = some.build();
+        for (base, without, with) in [
+            ("http://127.0.0.1:8000/v1", true, true),
+            ("http://localhost/v1", true, true),
+            ("http://models:8000/v1", true, false),
+            ("http://inside:8000/v1", true, true),
+            ("https://models/v1", false, false),
+            ("https://127.0.0.1/v1", false, false),
+        ] {
+            assert_eq!(is_plain(base, &none), without, "{base}");
+            assert_eq!(is_plain(base, &some), with, "{base}");
+        }
+    }
+}
