@@ -310,16 +310,16 @@ fn appended(before: &Transcript, now: &Transcript, guided: bool) {
     );
 }
 
-/// What the filter of `cwl` leaves out.
+/// What the filter of the main rung leaves out.
 fn spared(state: &TurnState, prepared: &Prepared) -> ItemSet {
     let originals = state.originals(prepared.view.transcript(), None);
-    let set = state.terms.rungs.get(&Policy::Cwl);
+    let set = state.terms.rungs.get(&state.terms.ladder.main());
     set.map_or_else(ItemSet::default, |set| {
         set.spared(&prepared.view, originals)
     })
 }
 
-/// The floor of `cwl`.
+/// The floor of the main rung.
 fn floor(state: &TurnState, prepared: &Prepared) -> u64 {
     let asked = Target {
         fixed: state.fixed,
@@ -327,7 +327,7 @@ fn floor(state: &TurnState, prepared: &Prepared) -> u64 {
         floor: prepared.floor,
         window: None,
     };
-    let set = state.terms.rungs.get(&Policy::Cwl);
+    let set = state.terms.rungs.get(&state.terms.ladder.main());
     set.map_or(asked, |set| set.target(asked)).floor
 }
 
