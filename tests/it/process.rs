@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
+use axum::extract::Request;
 use axum::response::Response;
 use tokio::sync::mpsc;
 
@@ -204,6 +205,26 @@ async fn a_server_has_no_huge_pages() {
     // Kernels without huge pages have no such line.
     if let Some(enabled) = process.status("THP_enabled") {
         assert_eq!(enabled, "0");
+    }
+}
+
+#[tokio::test]
+async fn only_what_leaves_this_machine_goes_by_a_proxy_of_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let said =
+        |request: Request| async move { Response::new(Body::from(request.uri().to_string())) };
+    let here = upstream(said).await;
+    // An address that is kept for documents, and on which nothing ever answers.
+    let elsewhere = SocketAddr::from(([192, 0, 2, 1], 80));
+    let proxy = format!("http://{here}");
+    let env = [("HTTP_PROXY", proxy.as_str()), ("NO_PROXY", "")];
+    for (upstream, asked) in [
+        (elsewhere, "http://192.0.2.1/v1/files"),
+        (here, "/v1/files"),
+    ] {
+        let process = Process::start(directory.path(), upstream, &[], &env);
+        let response = soon(client().get(process.url("/v1/files")).send()).await;
+        assert_eq!(soon(response.unwrap().text()).await.unwrap(), asked);
     }
 }
 

@@ -9,6 +9,8 @@ use plimsoll_scripted::Heard;
 use plimsoll_scripted::trace::{Message, Recording};
 use serde_json::{Value, json};
 
+use crate::cli::health::client;
+
 /// A well-known model with a known price, whose cache needs no markers.
 pub const MODEL: &str = "gpt-5";
 
@@ -45,7 +47,7 @@ impl Agent {
         let tools = recording.tools.as_deref().unwrap_or("[]");
         let options = r#""stream":true,"stream_options":{"include_usage":true}"#;
         Ok(Self {
-            http: http_client()?,
+            http: client().context("can't make an HTTP client")?,
             url: format!("http://{proxy}/v1/chat/completions"),
             head: format!(r#"{{"model":"{MODEL}",{options},"tools":{tools},"messages":["#),
             history: Vec::new(),
@@ -89,15 +91,6 @@ impl Agent {
             overhead,
         })
     }
-}
-
-/// An HTTP client that uses no proxy, and no certificates, which a bare system lacks.
-///
-/// # Errors
-/// If none can be made.
-pub fn http_client() -> anyhow::Result<reqwest::Client> {
-    let plain = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    plain.build().context("can't make an HTTP client")
 }
 
 /// What an agent keeps of an answer: its text and its calls.

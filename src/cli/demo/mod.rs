@@ -23,8 +23,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::closing::MetricsText;
+use super::health::client;
 use crate::tokens::{Counter, Encoding, Models};
-use agent::{Agent, MODEL, http_client};
+use agent::{Agent, MODEL};
 use measure::{DemoMeter, Figures, TurnFacts};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
@@ -202,7 +203,7 @@ impl Play<'_> {
     /// The proxy's metrics, read as a monitoring system would.
     async fn metrics(&self) -> Option<String> {
         let url = format!("http://{}/metrics", self.stage.admin);
-        let response = http_client().ok()?.get(url).send().await.ok()?;
+        let response = client().ok()?.get(url).send().await.ok()?;
         response.text().await.ok()
     }
 }

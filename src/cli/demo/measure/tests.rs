@@ -16,14 +16,13 @@ fn body(messages: &[&str]) -> String {
 
 /// What a provider notes of a request with these messages.
 async fn received(bodies: &[String]) -> Vec<Received> {
-    let _already = rustls::crypto::ring::default_provider().install_default();
     let options = Options {
         count: bytes(),
         ..Options::default()
     };
     let script = Script::ask(|_| Reply::text("aye"));
     let provider = Provider::start(script, options).await.unwrap();
-    let http = super::super::agent::http_client().unwrap();
+    let http = crate::cli::health::client().unwrap();
     for body in bodies {
         let url = format!("{}/chat/completions", provider.base_url);
         let sent = http.post(url).body(body.clone()).send().await.unwrap();
