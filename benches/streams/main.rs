@@ -3,7 +3,7 @@
 //! own, so that only the proxy's memory is measured.
 //!
 //! Twice: at the pace of a model that writes a hundred tokens a second, and as a flood that no model
-//! is, which says what a provider that has gone mad may cost.
+//! is, which says what a provider that has gone mad may cost. The goal for memory holds for both.
 //!
 //! Before that, a thousand streams that are all read, with requests of 2 KB, as a replica holds them
 //! that does nothing else: what each costs, and how long the proxy itself takes for a turn. Once they come

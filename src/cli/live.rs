@@ -50,11 +50,8 @@ async fn sent(
     url: &str,
     body: Option<String>,
 ) -> reqwest::Result<(http::StatusCode, String)> {
-    // A client needs a default, even if it never speaks TLS.
-    let _already = rustls::crypto::ring::default_provider().install_default();
     // No limit: reading a large store takes minutes, and an interrupt ends the command.
-    let client = reqwest::Client::builder().no_proxy().build()?;
-    let mut request = client.request(method, url);
+    let mut request = super::health::client()?.request(method, url);
     if let Some(body) = body {
         request = request
             .header(http::header::CONTENT_TYPE, "application/json")

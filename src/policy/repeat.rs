@@ -82,8 +82,9 @@ fn same(
     let text = (ask.originals)(result)?;
     // Hashes are remembered, so that few texts are read again.
     let hash = |at: ItemIndex| (ask.words)(at).and_then(|words| words.text());
+    let wanted = hash(result);
     let equal = |at: ItemIndex| {
-        let same = hash(at) == hash(result);
+        let same = hash(at) == wanted;
         same && (ask.originals)(at).is_some_and(|other| *other == *text)
     };
     // The newest stays in view longest.

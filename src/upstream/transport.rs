@@ -1,8 +1,9 @@
 //! The HTTP client that carries a call. Owns which one that is, and the settings of its connections.
 //! Never reads a body.
 //!
-//! An upstream without TLS is reached by hyper's client, because the size of its reads can be bounded. All
-//! else goes by reqwest: with TLS a read is a record, of at most 16 KB, and reqwest knows proxies.
+//! An upstream without TLS and without a proxy before it is reached by hyper's client, whose reads can be
+//! bounded. All else goes by reqwest: a read by HTTP/1 over TLS is a record, of at most 16 KB, by HTTP/2 the
+//! window is the bound, and reqwest knows proxies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use reqwest::{Body, Url};
 use tokio::net::TcpStream;
+use tower::Service;
 use tower::timeout::Timeout;
 use tower::util::BoxCloneSyncService;
 
@@ -23,9 +25,10 @@ use super::settings::UpstreamSettings;
 use super::target::BaseUrl;
 
 /// How many bytes of one answer a plain HTTP/1 upstream may send ahead of its reader, and how many the head
-/// of an answer may have. They wait in memory. The client's own bound is 400 KB: a flood of a thousand
-/// answers takes more than twice as much memory with it.
-const READ_BYTES: usize = 64 << 10;
+/// of an answer may have. They wait in memory. A long body that is sent is also written by so many bytes.
+///
+/// Hyper's default is 408 KiB, with which a flood of a thousand answers takes more than twice as much memory.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// How many bytes of one answer an HTTP/2 upstream may send ahead of its reader. They wait in
 /// memory.
@@ -38,10 +41,11 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 /// A connection that is silent for so long is probed.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// How often it is probed before it counts as lost, and how long after each other. These are reqwest's own,
-/// as is the time after which bytes that the other side has not acknowledged break a connection.
+/// How often it is probed before it counts as lost, and at what interval.
 const PROBES: u32 = 3;
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A connection breaks if the other side has not acknowledged bytes for so long.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
@@ -75,11 +79,17 @@ impl Transport {
         if direct {
             http = http.no_proxy();
         }
+        #[cfg(target_os = "linux")]
+        {
+            http = http.tcp_user_timeout(UNACKNOWLEDGED);
+        }
         let http = http
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .tcp_nodelay(true)
             .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(PROBE_INTERVAL)
+            .tcp_keepalive_retries(PROBES)
             .connect_timeout(settings.connect_timeout)
             .pool_max_idle_per_host(settings.pool_idle)
             .pool_idle_timeout(settings.pool_idle_timeout)
@@ -138,21 +148,34 @@ fn plain(settings: &UpstreamSettings) -> Client<PlainConnector, Body> {
     tcp.set_keepalive_retries(Some(PROBES));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    // This one is shared out among the addresses of a host, so that the second is tried too. The one around
-    // it also holds for the look-up.
+    // This limit is shared out among the addresses of a host, so that the second is tried too. The one around
+    // it also holds for the look-up of the host.
     tcp.set_connect_timeout(Some(settings.connect_timeout));
-    let connector = BoxCloneSyncService::new(Timeout::new(tcp, settings.connect_timeout));
+    over(settings, Timeout::new(tcp, settings.connect_timeout))
+}
+
+/// A client over connections that something makes.
+fn over<S>(settings: &UpstreamSettings, connector: S) -> Client<PlainConnector, Body>
+where
+    S: Service<Uri, Response = TokioIo<TcpStream>, Error = tower::BoxError>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+{
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.pool_idle_timeout)
         .pool_max_idle_per_host(settings.pool_idle)
-        .http1_max_buf_size(READ_BYTES)
-        .build(connector)
+        .http1_max_buf_size(BUFFER_BYTES)
+        .build(BoxCloneSyncService::new(connector))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use tower::{ServiceExt as _, service_fn};
+
     use super::*;
 
     /// Whether calls to an address go by hyper's client, where the environment names a proxy or none.
@@ -172,16 +195,53 @@ mod tests {
         let none = Matcher::builder().build();
         let some = Matcher::builder().all("http://proxy:3128").no("inside");
         let some = some.build();
+        let https = Matcher::builder().https("http://proxy:3128").build();
         for (base, without, with) in [
             ("http://127.0.0.1:8000/v1", true, true),
             ("http://localhost/v1", true, true),
+            ("http://[::1]:8000/v1", true, true),
             ("http://models:8000/v1", true, false),
             ("http://inside:8000/v1", true, true),
             ("https://models/v1", false, false),
             ("https://127.0.0.1/v1", false, false),
         ] {
             assert_eq!(is_plain(base, &none), without, "{base}");
+            assert_eq!(is_plain(base, &https), without, "{base}");
             assert_eq!(is_plain(base, &some), with, "{base}");
         }
+    }
+
+    /// What a call comes to whose connection something makes.
+    async fn called<S>(connector: S) -> UpstreamError
+    where
+        S: Service<Uri, Response = TokioIo<TcpStream>, Error = tower::BoxError>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let client = over(&UpstreamSettings::default(), connector);
+        let url = Url::parse("http://models/v1").unwrap();
+        let transport = Transport::Plain(Arc::new(client));
+        let call = transport.execute((Method::GET, url), HeaderMap::new(), Body::default());
+        call.await.unwrap_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_fail_say_whether_they_came_late() {
+        type Made = Result<TokioIo<TcpStream>, io::Error>;
+        let silent = service_fn(|_: Uri| std::future::pending::<Made>());
+        let late = called(Timeout::new(silent, Duration::from_secs(1))).await;
+        assert!(matches!(late, UpstreamError::ConnectTimeout), "{late}");
+
+        let told = |kind: io::ErrorKind| {
+            let told = service_fn(move |_: Uri| async move { Made::Err(kind.into()) });
+            called(told.map_err(tower::BoxError::from))
+        };
+        let late = told(io::ErrorKind::TimedOut).await;
+        assert!(matches!(late, UpstreamError::ConnectTimeout), "{late}");
+        let refused = told(io::ErrorKind::ConnectionRefused).await;
+        let UpstreamError::Connect { cause } = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(cause, "connection refused");
     }
 }

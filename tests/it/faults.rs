@@ -121,6 +121,23 @@ async fn no_http_at_all_is_502() {
     }
 }
 
+#[tokio::test]
+async fn a_head_of_60_kib_passes_and_one_of_70_is_502() {
+    for (kib, expected) in [(60, 200), (70, 502)] {
+        let addr = raw_upstream(move |mut stream| async move {
+            read_head(&mut stream).await;
+            let long = "x".repeat(kib << 10);
+            let head = format!("HTTP/1.1 200 OK\r\nx-long: {long}\r\ncontent-length: 0\r\n\r\n");
+            // The proxy may hang up before it has read all.
+            let _gone = stream.write_all(head.as_bytes()).await;
+        })
+        .await;
+        let proxy = Proxy::before(addr).await;
+        let response = soon(client().get(proxy.url("/v1/files")).send()).await;
+        assert_eq!(response.unwrap().status(), expected, "{kib} KiB");
+    }
+}
+
 /// Answers with these bytes, then closes or waits.
 async fn half(answer: &'static [u8], close: bool) -> std::net::SocketAddr {
     raw_upstream(move |mut stream| async move {

@@ -431,3 +431,47 @@ async fn an_early_answer_reaches_a_client_that_still_writes() {
     soon(stream.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 401");
 }
+
+/// What an upstream gets of a request without a body, with an empty one, and with one that is streamed.
+#[tokio::test]
+async fn a_head_gains_no_more_than_a_host_and_that_anything_is_accepted() {
+    let upstream = raw_upstream(|mut stream| async move {
+        let head = read_head(&mut stream).await;
+        let (first, rest) = head.split_once("\r\n").unwrap();
+        let mut lines: Vec<&str> = rest.trim_end().split("\r\n").collect();
+        lines.retain(|line| !line.starts_with("host: 127.0.0.1:"));
+        lines.sort_unstable();
+        let seen = format!("{first}|{}", lines.join("|"));
+        let length = seen.len();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{seen}");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let proxy = Proxy::before(upstream).await;
+    for (sent, body, seen) in [
+        (
+            "GET /v1/files?a=%20b HTTP/1.1",
+            "",
+            "GET /v1/files?a=%20b HTTP/1.1|accept: */*",
+        ),
+        (
+            "POST /v1/files HTTP/1.1\r\naccept: text/*\r\ncontent-length: 0",
+            "",
+            "POST /v1/files HTTP/1.1|accept: text/*|content-length: 0",
+        ),
+        (
+            "PUT /v1/files HTTP/1.1\r\ncontent-length: 2",
+            "ab",
+            "PUT /v1/files HTTP/1.1|accept: */*|content-length: 2",
+        ),
+        (
+            "POST /v1/files HTTP/1.1\r\ntransfer-encoding: chunked",
+            "2\r\nab\r\n0\r\n\r\n",
+            "POST /v1/files HTTP/1.1|accept: */*|transfer-encoding: chunked",
+        ),
+    ] {
+        let request = format!("{sent}\r\nhost: localhost\r\nconnection: close\r\n\r\n{body}");
+        let answer = String::from_utf8(talk(proxy.addr, request.as_bytes()).await).unwrap();
+        assert_eq!(answer.split_once("\r\n\r\n").unwrap().1, seen);
+    }
+}

@@ -282,15 +282,18 @@ const fn zero_bytes(word: u64) -> u64 {
 #[inline]
 fn is_text(inside: &[u8]) -> bool {
     let (chunks, rest) = inside.as_chunks::<32>();
-    let (mut least, mut all) = ([u8::MAX; 32], [0; 32]);
+    // The rest is made a chunk too, with spaces, which change neither finding.
+    let mut last = [b' '; 32];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let (mut least, mut all) = (last, last);
     for chunk in chunks {
         for ((least, all), byte) in least.iter_mut().zip(&mut all).zip(chunk) {
             *least = (*least).min(*byte);
             *all |= byte;
         }
     }
-    let least = least.iter().chain(rest).fold(u8::MAX, |a, b| a.min(*b));
-    let all = all.iter().chain(rest).fold(0, |a, b| a | b);
+    let least = least.into_iter().fold(u8::MAX, u8::min);
+    let all = all.into_iter().fold(0, |a, b| a | b);
     least >= b' ' && (all.is_ascii() || simdutf8::basic::from_utf8(inside).is_ok())
 }
 

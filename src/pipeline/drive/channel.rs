@@ -62,13 +62,13 @@ fn room(frame: &[u8]) -> u32 {
     length.saturating_add(FRAME_OVERHEAD).min(WAITING_BYTES)
 }
 
-/// Takes the first frames as one piece; and the room that they took.
+/// Takes the first frames as one piece. Returns it and the room that they took.
 ///
 /// Only frames that wait already are joined: to wait for more would delay the first.
 fn piece(frames: &mut VecDeque<BytesMut>) -> (Bytes, usize) {
     let (mut joined, mut length, mut taken) = (0, 0, 0);
     for frame in frames.iter() {
-        if joined > 0 && length + frame.len() > PIECE_BYTES {
+        if length > 0 && length + frame.len() > PIECE_BYTES {
             break;
         }
         joined += 1;
@@ -80,7 +80,7 @@ fn piece(frames: &mut VecDeque<BytesMut>) -> (Bytes, usize) {
     if joined <= 1 {
         return (first.freeze(), taken);
     }
-    // Made in its whole size: what grows is a third too large, and a slow client leaves it waiting.
+    // Allocated at its exact size: spare capacity would stay in memory while a slow client doesn't read.
     let mut piece = BytesMut::with_capacity(length);
     piece.extend_from_slice(&first);
     taking.for_each(|frame| piece.extend_from_slice(&frame));
