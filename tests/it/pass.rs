@@ -401,6 +401,14 @@ async fn one_connection_serves_many_requests() {
     }
 }
 
+/// Answers, and takes what still comes: a connection that is closed before that loses the answer.
+async fn close_with(mut stream: TcpStream, answer: &str) {
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    let _left = stream.read_to_end(&mut rest).await;
+}
+
 /// A provider may refuse a request for its headers, and read the rest while the client still writes.
 #[tokio::test]
 async fn an_early_answer_reaches_a_client_that_still_writes() {
@@ -408,10 +416,7 @@ async fn an_early_answer_reaches_a_client_that_still_writes() {
         read_head(&mut stream).await;
         let answer =
             "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-        stream.write_all(answer.as_bytes()).await.unwrap();
-        stream.shutdown().await.unwrap();
-        let mut rest = Vec::new();
-        let _left = stream.read_to_end(&mut rest).await;
+        close_with(stream, answer).await;
     })
     .await;
     let proxy = Proxy::before(upstream).await;
@@ -443,8 +448,10 @@ async fn a_head_gains_no_more_than_a_host_and_that_anything_is_accepted() {
         lines.sort_unstable();
         let seen = format!("{first}|{}", lines.join("|"));
         let length = seen.len();
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{seen}");
-        stream.write_all(answer.as_bytes()).await.unwrap();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{seen}"
+        );
+        close_with(stream, &answer).await;
     })
     .await;
     let proxy = Proxy::before(upstream).await;
