@@ -74,15 +74,14 @@ impl FrameShape {
 
     /// The string of a frame that fits, as it stands between its quotes.
     pub(super) fn read<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
-        let [first, middle, last] = self
-            .literals
-            .each_ref()
-            .map(|literal| self.frame.get(literal.clone()).unwrap_or_default());
-        let (one, rest) = cut_string(frame.strip_prefix(first)?)?;
+        let [first, middle, last] = &self.literals;
+        let bytes = |literal: &Range<usize>| self.frame.get(literal.clone()).unwrap_or_default();
+        let (one, rest) = cut_string(frame.strip_prefix(bytes(first))?)?;
+        let last = bytes(last);
         if let HoleOrder::Alone = self.order {
             return (rest == last).then_some(one);
         }
-        let (two, rest) = cut_string(rest.strip_prefix(middle)?)?;
+        let (two, rest) = cut_string(rest.strip_prefix(bytes(middle))?)?;
         let string = if let HoleOrder::BehindPadding = self.order {
             two
         } else {
