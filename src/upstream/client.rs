@@ -73,16 +73,17 @@ impl UpstreamClient {
         &self,
         outbound: Outbound,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let mut request = reqwest::Request::new(outbound.method, outbound.url);
+        *request.headers_mut() = outbound.headers;
         let progress = UploadProgress::new();
-        let body = match outbound.payload {
-            Payload::Whole(rope) => body::whole(rope),
+        *request.body_mut() = match outbound.payload {
+            Payload::Whole(rope) => (!rope.is_empty()).then(|| body::whole(rope)),
             Payload::Streamed(upload) => {
-                reqwest::Body::wrap(WatchedUpload::new(upload, progress.clone()))
+                let watched = WatchedUpload::new(upload, progress.clone());
+                Some(reqwest::Body::wrap(watched))
             }
         };
-        let asked = (outbound.method, outbound.url);
-        let sending = self.transport.execute(asked, outbound.headers, body);
-        let mut sending = std::pin::pin!(sending);
+        let mut sending = std::pin::pin!(self.transport.execute(request));
         let limit = self.settings.first_byte_timeout;
         // Only silence counts against the upstream, so the time of an upload does not.
         let response = loop {

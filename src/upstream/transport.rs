@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use reqwest::{Body, Url};
+use reqwest::Body;
 use tokio::net::TcpStream;
-use tower::Service;
 use tower::timeout::Timeout;
 use tower::util::BoxCloneSyncService;
 
@@ -105,27 +104,20 @@ impl Transport {
     /// [`UpstreamError`] if no response began.
     pub(super) async fn execute(
         &self,
-        (method, url): (Method, Url),
-        mut headers: HeaderMap,
-        body: Body,
+        request: reqwest::Request,
     ) -> Result<Response<Body>, UpstreamError> {
         match self {
             Self::Plain(client) => {
-                let uri: Uri = url.as_str().parse().map_err(|_| UpstreamError::Path)?;
+                let request = Request::<Body>::try_from(request);
+                let mut request = request.map_err(|error| UpstreamError::of(&error))?;
                 // So does reqwest, and the upstream sees the same request from both.
                 let any = HeaderValue::from_static("*/*");
-                headers.entry(ACCEPT).or_insert(any);
-                let mut request = Request::new(body);
-                (*request.method_mut(), *request.uri_mut()) = (method, uri);
-                *request.headers_mut() = headers;
+                request.headers_mut().entry(ACCEPT).or_insert(any);
                 let response = client.request(request).await;
                 let response = response.map_err(|error| UpstreamError::of_plain(&error))?;
                 Ok(response.map(Body::wrap))
             }
             Self::Reqwest(client) => {
-                let mut request = reqwest::Request::new(method, url);
-                *request.headers_mut() = headers;
-                *request.body_mut() = Some(body);
                 let response = client.execute(request).await;
                 let response = response.map_err(|error| UpstreamError::of(&error))?;
                 Ok(response.into())
@@ -151,29 +143,27 @@ fn plain(settings: &UpstreamSettings) -> Client<PlainConnector, Body> {
     // This limit is shared out among the addresses of a host, so that the second is tried too. The one around
     // it also holds for the look-up of the host.
     tcp.set_connect_timeout(Some(settings.connect_timeout));
-    over(settings, Timeout::new(tcp, settings.connect_timeout))
+    let connector = Timeout::new(tcp, settings.connect_timeout);
+    over(settings, BoxCloneSyncService::new(connector))
 }
 
 /// A client over connections that something makes.
-fn over<S>(settings: &UpstreamSettings, connector: S) -> Client<PlainConnector, Body>
-where
-    S: Service<Uri, Response = TokioIo<TcpStream>, Error = tower::BoxError>,
-    S: Clone + Send + Sync + 'static,
-    S::Future: Send + 'static,
-{
+fn over(settings: &UpstreamSettings, connector: PlainConnector) -> Client<PlainConnector, Body> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.pool_idle_timeout)
         .pool_max_idle_per_host(settings.pool_idle)
         .http1_max_buf_size(BUFFER_BYTES)
-        .build(BoxCloneSyncService::new(connector))
+        .build(connector)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
 
+    use http::Method;
+    use reqwest::Url;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
@@ -212,29 +202,27 @@ mod tests {
     }
 
     /// What a call comes to whose connection something makes.
-    async fn called<S>(connector: S) -> UpstreamError
-    where
-        S: Service<Uri, Response = TokioIo<TcpStream>, Error = tower::BoxError>,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
+    async fn called(connector: PlainConnector) -> UpstreamError {
         let client = over(&UpstreamSettings::default(), connector);
         let url = Url::parse("http://models/v1").unwrap();
         let transport = Transport::Plain(Arc::new(client));
-        let call = transport.execute((Method::GET, url), HeaderMap::new(), Body::default());
-        call.await.unwrap_err()
+        let request = reqwest::Request::new(Method::GET, url);
+        transport.execute(request).await.unwrap_err()
     }
 
     #[tokio::test]
     async fn connections_that_fail_say_whether_they_came_late() {
         type Made = Result<TokioIo<TcpStream>, io::Error>;
         let silent = service_fn(|_: Uri| std::future::pending::<Made>());
-        let late = called(Timeout::new(silent, Duration::from_millis(10))).await;
+        let silent = Timeout::new(silent, Duration::from_millis(10));
+        let late = called(BoxCloneSyncService::new(silent)).await;
         assert!(matches!(late, UpstreamError::ConnectTimeout), "{late}");
 
         let told = |kind: io::ErrorKind| {
             let told = service_fn(move |_: Uri| async move { Made::Err(kind.into()) });
-            called(told.map_err(tower::BoxError::from))
+            called(BoxCloneSyncService::new(
+                told.map_err(tower::BoxError::from),
+            ))
         };
         let late = told(io::ErrorKind::TimedOut).await;
         assert!(matches!(late, UpstreamError::ConnectTimeout), "{late}");
