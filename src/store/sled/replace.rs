@@ -24,11 +24,11 @@ use crate::model::Digest;
 /// How long after a sweep that failed the next one begins by itself. What failed it, such as a full
 /// disk, does not pass at once.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
-/// What part of the bound must have been written before files that still take too much room are
-/// swept again.
+/// What part of the bound must have been written before files that take too much room are swept
+/// again although the last sweep removed nothing, and what part of it a sweep has to leave free.
 const BOUND_PARTS: u64 = 20;
 
-/// By how much a sweep aims lower than the last one, which left too much: seven eighths.
+/// By how much a sweep aims lower than the last one, which left too little free: seven eighths.
 const LESS: (u64, u64) = (7, 8);
 
 /// How long a sweep that has to stop is waited for, and how often it is looked at.
@@ -49,9 +49,10 @@ pub(super) struct Sweeps {
     running: Option<Running>,
     /// The day of the last sweep. `None` until it was read from the engine.
     day: Option<u16>,
-    /// How long the archive has to be before files that take too much room are swept again.
+    /// How long the archive has to be before files that take too much room are swept again. 0 unless
+    /// the last sweep removed nothing.
     fit_from: u64,
-    /// What a sweep has to aim at instead of the bound, because the last one left too much.
+    /// What a sweep has to aim at instead of the bound, because the last one left too little free.
     aim: Option<u64>,
     /// When the files were last measured, and when a sweep last failed.
     measured: Option<Instant>,
@@ -255,16 +256,18 @@ impl Committer {
     fn aim_again(&mut self, aim: u64, helped: bool) {
         let most = self.shared.settings.retention.most_bytes;
         let most = most.unwrap_or(u64::MAX);
-        let files = self.files();
         let archived = self.archive.as_ref().map_or(0, Archive::end);
-        if files > most && helped {
-            // How much the engine's log takes for what it holds can only be estimated.
-            self.sweeps.aim = Some(aim / LESS.1 * LESS.0);
-            self.sweeps.fit_from = 0;
+        let room = most.saturating_sub(self.files());
+        (self.sweeps.aim, self.sweeps.fit_from) = if !helped {
+            // Nothing else may go, so it would not help to sweep again at once.
+            (None, archived.saturating_add(most / BOUND_PARTS))
+        } else if room < most / BOUND_PARTS {
+            // How much the engine's log takes for what it holds can only be estimated, and it grows by
+            // whole segments.
+            (Some(aim / LESS.1 * LESS.0), 0)
         } else {
-            self.sweeps.aim = None;
-            self.sweeps.fit_from = archived.saturating_add(most / BOUND_PARTS);
-        }
+            (None, 0)
+        };
     }
 
     fn sweep_failed(&mut self, error: &StoreError) {
