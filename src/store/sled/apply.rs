@@ -10,12 +10,21 @@ use super::super::error::StoreError;
 use super::age::Age;
 use super::committer::Committer;
 use super::entry::Form;
+use super::packs::Places;
 use super::trees::{Counts, Trees};
 use super::writes::Writes;
 use crate::model::Digest;
 
 /// After so many writes the engine is let take a step to give room back.
 const WRITES_A_STEP: usize = 8;
+
+/// What a look at a group found, so that putting it needs no second look.
+#[derive(Default)]
+pub(super) struct Looked {
+    /// The blobs of which the engine has no first chunk.
+    lacking: HashSet<Digest>,
+    places: Places,
+}
 
 /// One outcome for each batch of a group. An error of the disk concerns the whole group.
 type Outcomes = Result<Vec<Result<(), StoreError>>, StoreError>;
@@ -66,29 +75,33 @@ impl Committer {
         // The archive is written first and counts what is new. `put` counts the same again when it
         // applies the group.
         let before = self.counts;
-        self.add_new(trees, &stored)?;
+        let mut looked = self.add_new(trees, &stored)?;
         self.group += 1;
         self.append_pending()?;
         self.counts = before;
         for writes in &stored {
-            self.put(trees, writes)?;
+            trees.put(
+                shared.place.engine(),
+                writes,
+                (&mut self.counts, &mut looked),
+            )?;
         }
         self.note_archived(trees)?;
         Ok(outcomes)
     }
 
     /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
-    fn add_new(&mut self, trees: &Trees, group: &[Writes]) -> Result<(), StoreError> {
+    fn add_new(&mut self, trees: &Trees, group: &[Writes]) -> Result<Looked, StoreError> {
         let path = self.shared.place.engine().to_owned();
-        let (mut blobs, mut links) = (HashSet::new(), HashSet::new());
+        let (mut looked, mut links) = (Looked::default(), HashSet::new());
         for writes in group {
             for (id, age, stored) in &writes.blobs {
                 // Two batches of a group may hold the same blob, which must be counted and written
                 // once.
-                if blobs.contains(id) || trees.has_blob(&path, id)? {
+                if looked.lacking.contains(id) || trees.has_blob(&path, id)? {
                     self.add_name(trees, id, *age)?;
                 } else {
-                    blobs.insert(*id);
+                    looked.lacking.insert(*id);
                     self.counts.blobs += 1;
                     self.pending.blobs.push((*id, *age, stored.clone()));
                 }
@@ -97,7 +110,7 @@ impl Committer {
                 self.add_name(trees, id, *age)?;
             }
             for (link, day) in &writes.links {
-                let known = trees.link_day(&path, link)?;
+                let known = trees.link_day(&path, link, &mut looked.places)?;
                 if links.insert(*link) && known.is_none_or(|known| known < *day) {
                     self.counts.links += u64::from(known.is_none());
                     self.pending.links.push((*link, *day));
@@ -106,7 +119,7 @@ impl Committer {
             // An older row does no harm in the archive. Rows are counted when they are put.
             self.pending.rows.extend_from_slice(&writes.rows);
         }
-        Ok(())
+        Ok(looked)
     }
 
     /// Adds to what waits for the archive that a blob is named again, unless the engine has noted
@@ -152,7 +165,12 @@ impl Committer {
 
     /// Writes to the engine. Returns what was new.
     pub(super) fn put(&mut self, trees: &Trees, stored: &Writes) -> Result<Writes, StoreError> {
-        trees.put(self.shared.place.engine(), stored, &mut self.counts)
+        let looked = &mut Looked::default();
+        trees.put(
+            self.shared.place.engine(),
+            stored,
+            (&mut self.counts, looked),
+        )
     }
 }
 
@@ -163,11 +181,12 @@ impl Trees {
         &self,
         path: &Path,
         stored: &Writes,
-        counts: &mut Counts,
+        (counts, looked): (&mut Counts, &mut Looked),
     ) -> Result<Writes, StoreError> {
         let mut new = Writes::default();
         for (id, age, bytes) in &stored.blobs {
-            let put = self.put_blob(path, id, *age, bytes)?;
+            let lacking = looked.lacking.remove(id);
+            let put = self.put_blob(path, id, (*age, bytes), lacking)?;
             counts.blobs += u64::from(put.new);
             // A blob that was damaged is written again without being new, so the archive gets it
             // too.
@@ -183,7 +202,7 @@ impl Trees {
             }
         }
         for (link, day) in &stored.links {
-            let put = self.put_link(path, link, *day)?;
+            let put = self.put_link(path, (link, *day), &mut looked.places)?;
             counts.links += u64::from(put.new);
             if put.wrote {
                 new.links.push((*link, *day));

@@ -15,6 +15,7 @@
 //! kill, the links of the upper half stand in both, and so a pack counts only up to the key of the
 //! next one.
 
+use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::path::Path;
@@ -78,6 +79,23 @@ impl Pack {
     }
 }
 
+/// In which packs the links of a group were found to belong, so that putting them needs no second
+/// look.
+#[derive(Default)]
+pub(super) struct Places {
+    packs: HashMap<[u8; KEY_BYTES], Pack>,
+    /// The keys of packs that were written since.
+    written: HashSet<IVec>,
+}
+
+impl Places {
+    /// The pack of a link, if it was looked for and is still as it was found.
+    fn take(&mut self, link: &[u8; KEY_BYTES]) -> Option<Pack> {
+        let pack = self.packs.remove(link)?;
+        (!self.written.contains(&pack.key)).then_some(pack)
+    }
+}
+
 /// Packs in their order.
 pub(super) struct Packs(Peekable<::sled::Iter>);
 
@@ -103,28 +121,42 @@ impl Trees {
         Packs(self.packs.range::<&[u8], _>(range).peekable())
     }
 
-    /// The pack in which a link stands, or would stand. `None` if there is no pack before it.
+    /// The pack in which a link stands, or would stand. `None` if there is no pack before it. After a
+    /// kill its end may repeat what the next pack has. That end never holds this link, whose pack
+    /// would then be the next one.
     fn pack_of(&self, link: &[u8]) -> Result<Option<Pack>, ::sled::Error> {
-        let mut before = self.packs.range(..=link);
-        let Some(found) = before.next_back().transpose()? else {
+        let found = self.packs.range(..=link).next_back().transpose()?;
+        Ok(found.map(|found| Pack::new(found, None)))
+    }
+
+    /// The same pack, up to where the next one begins.
+    fn cut(&self, pack: Pack) -> Result<Pack, ::sled::Error> {
+        let next = self.packs.get_gt(&pack.key)?;
+        let next = next.as_ref().map(|(key, _)| &**key);
+        Ok(Pack::new((pack.key, pack.value), next))
+    }
+
+    /// The day of a link that stands alone, if it does. Such links are only in stores that an older
+    /// version made, and all others are spared the look.
+    fn day_alone(&self, key: &[u8; KEY_BYTES]) -> Result<Option<u16>, ::sled::Error> {
+        if !self.links_alone {
             return Ok(None);
-        };
-        let behind = (Bound::Excluded(&found.0[..]), Bound::Unbounded);
-        let next = self.packs.range::<&[u8], _>(behind).next().transpose()?;
-        Ok(Some(Pack::new(found, next.as_ref().map(|(key, _)| &**key))))
+        }
+        let day = self.links.get(key)?;
+        Ok(day.map(|day| parse_day(&day)))
     }
 
     /// Writes a link, or its day if that is later.
     pub(super) fn put_link(
         &self,
         path: &Path,
-        link: &Link,
-        day: u16,
+        (link, day): (&Link, u16),
+        places: &mut Places,
     ) -> Result<PutLink, StoreError> {
         let key = link_key(link);
         guarded(path, || {
-            if let Some(known) = self.links.get(key)? {
-                let wrote = parse_day(&known) < day;
+            if let Some(known) = self.day_alone(&key)? {
+                let wrote = known < day;
                 if wrote {
                     self.links.insert(key, &day.to_be_bytes())?;
                 }
@@ -132,10 +164,17 @@ impl Trees {
             }
             let entry = entry(&key, day);
             let put = |new| PutLink { new, wrote: true };
-            let Some(pack) = self.pack_of(&key)? else {
+            let found = places.take(&key);
+            let Some(mut pack) = found.map_or_else(|| self.pack_of(&key), |pack| Ok(Some(pack)))?
+            else {
                 self.packs.insert(FIRST_PACK, &entry[..])?;
                 return Ok(put(true));
             };
+            // A pack is full when it is split, so only a full one can be the rest of a split that was
+            // cut in two. Splitting that again would put its upper half over the next pack.
+            if pack.len() >= PACK_LINKS {
+                pack = self.cut(pack)?;
+            }
             let mut entries = pack.entries().to_vec();
             let place = entries.binary_search_by(|entry| entry[..KEY_BYTES].cmp(&key));
             match place {
@@ -153,6 +192,7 @@ impl Trees {
                 }
             }
             self.packs.insert(&pack.key, entries.as_flattened())?;
+            places.written.insert(pack.key);
             Ok(put(place.is_err()))
         })
     }
@@ -210,20 +250,27 @@ impl Trees {
         })
     }
 
-    /// The day of a link, if it is stored.
-    pub(super) fn link_day(&self, path: &Path, link: &Link) -> Result<Option<u16>, StoreError> {
+    /// The day of a link, if it is stored. Notes in which pack it belongs.
+    pub(super) fn link_day(
+        &self,
+        path: &Path,
+        link: &Link,
+        places: &mut Places,
+    ) -> Result<Option<u16>, StoreError> {
         let key = link_key(link);
         guarded(path, || {
-            if let Some(day) = self.links.get(key)? {
-                return Ok(Some(parse_day(&day)));
+            if let Some(day) = self.day_alone(&key)? {
+                return Ok(Some(day));
             }
-            let pack = self.pack_of(&key)?;
-            let found = pack.as_ref().and_then(|pack| {
-                let entries = pack.entries();
-                let at = entries.binary_search_by(|entry| entry[..KEY_BYTES].cmp(&key));
-                entries.get(at.ok()?)
-            });
-            Ok(found.map(|entry| parse_day(&entry[KEY_BYTES..])))
+            let Some(pack) = self.pack_of(&key)? else {
+                return Ok(None);
+            };
+            let entries = pack.entries();
+            let at = entries.binary_search_by(|entry| entry[..KEY_BYTES].cmp(&key));
+            let found = at.ok().and_then(|at| entries.get(at));
+            let day = found.map(|entry| parse_day(&entry[KEY_BYTES..]));
+            places.packs.insert(key, pack);
+            Ok(day)
         })
     }
 }

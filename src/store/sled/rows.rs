@@ -25,10 +25,17 @@ pub(super) struct PutRow {
 impl Trees {
     /// The row of a session.
     pub(super) fn row(&self, path: &Path, session: &Digest) -> Result<Option<Listed>, StoreError> {
-        let Some(at) = guarded(path, || self.newest.get(session.as_bytes()))? else {
-            return Ok(None);
-        };
-        let key = [&at[..], session.as_bytes()].concat();
+        let newest = guarded(path, || self.newest.get(session.as_bytes()))?;
+        newest.map_or(Ok(None), |at| self.row_of(path, (&at, session)))
+    }
+
+    /// The row of a session, whose time is known.
+    fn row_of(
+        &self,
+        path: &Path,
+        (at, session): (&[u8], &Digest),
+    ) -> Result<Option<Listed>, StoreError> {
+        let key = [at, session.as_bytes()].concat();
         let value = guarded(path, || self.rows.get(&key))?;
         Ok(value.and_then(|value| parse_row(&key, &value)))
     }
@@ -36,20 +43,25 @@ impl Trees {
     /// Keeps a row in place of the one that its session has, unless that is newer.
     pub(super) fn put_row(&self, path: &Path, listed: &Listed) -> Result<PutRow, StoreError> {
         let session = listed.session.as_bytes();
-        let new = !guarded(path, || self.newest.contains_key(session))?;
-        let old = self.row(path, &listed.session)?;
-        if old.as_ref().is_some_and(|old| !listed.replaces(old)) {
+        let at = listed.at.to_be_bytes();
+        let old = guarded(path, || self.newest.get(session))?;
+        // The time alone decides, unless it is the same or later: then the row may be missing, or is
+        // to be compared.
+        if let Some(old) = old.as_deref().filter(|old| *old >= &at[..])
+            && let Some(old) = self.row_of(path, (old, &listed.session))?
+            && !listed.replaces(&old)
+        {
             return Ok(PutRow::default());
         }
         let value = [listed.id.as_bytes(), &listed.row[..]].concat();
         guarded(path, || {
             // After a crash in between, the copies put the row again, because they are ahead.
-            if let Some(old) = &old {
-                self.rows.remove(row_key(old.place()))?;
+            if let Some(old) = old.as_deref().filter(|old| *old != &at[..]) {
+                self.rows.remove([old, &session[..]].concat())?;
             }
             self.rows.insert(row_key(listed.place()), value)?;
-            let at = listed.at.to_be_bytes();
             self.newest.insert(session, &at)?;
+            let new = old.is_none();
             Ok(PutRow { new, wrote: true })
         })
     }

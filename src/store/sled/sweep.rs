@@ -18,6 +18,7 @@ use super::super::files;
 use super::super::sealing::Seals;
 use super::super::settings::StoreSettings;
 use super::age::Age;
+use super::apply::Looked;
 use super::archive::Archive;
 use super::entry::{EntryReader, Scanned, Stamp};
 use super::kept::{Census, Limits};
@@ -249,7 +250,9 @@ impl Fresh {
             }
         }
         let engine = self.place.engine();
-        self.trees.put(engine, &writes, &mut self.counts)?;
+        let looked = &mut Looked::default();
+        self.trees
+            .put(engine, &writes, (&mut self.counts, looked))?;
         // The engine uses the room of what it replaced again only after a flush.
         self.unflushed += writes.size();
         if self.unflushed >= FLUSH_BYTES {

@@ -109,6 +109,8 @@ pub(super) struct Trees {
     pub(super) links: Tree,
     pub(super) rows: Tree,
     pub(super) newest: Tree,
+    /// Whether links stand alone in `links`. None is put there any more.
+    pub(super) links_alone: bool,
     meta: Tree,
     /// The store's own handle on the log, because the engine's flush does not reach the cache of
     /// the disk.
@@ -172,10 +174,12 @@ impl Trees {
             .write(true)
             .open(&log)
             .map_err(|error| StoreError::io("opening", &log, &error))?;
+        let links = tree("links")?;
         let trees = Self {
             blobs: tree("blobs")?,
             packs: tree("packs")?,
-            links: tree("links")?,
+            links_alone: guarded(path, || Ok(links.first()?.is_some()))?,
+            links,
             rows: tree("rows")?,
             newest: tree("newest")?,
             meta: tree("meta")?,
@@ -282,13 +286,14 @@ impl Trees {
     }
 
     /// Writes a blob in its stored form, unless the same bytes are stored. Then it only notes the
-    /// age, if that is younger.
+    /// age, if that is younger. A caller who knows that its first chunk is not stored says so by
+    /// `lacking`, which saves looking for it.
     pub(super) fn put_blob(
         &self,
         path: &Path,
         id: &Digest,
-        age: Age,
-        stored: &[u8],
+        (age, stored): (Age, &[u8]),
+        lacking: bool,
     ) -> Result<PutBlob, StoreError> {
         let mut known = Age::default();
         let mut put = guarded(path, || {
@@ -297,7 +302,10 @@ impl Trees {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
                 // damaged, and are repaired here. A blob that lacked a chunk was not counted.
-                let old = self.blobs.get(key)?;
+                let old = match (number, lacking) {
+                    (0, true) => None,
+                    _ => self.blobs.get(key)?,
+                };
                 let same = old.as_ref().and_then(|old| chunk.age_if_same(old));
                 if same.is_none() {
                     self.blobs.insert(key, chunk.value())?;
