@@ -25,6 +25,10 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use twox_hash::XxHash3_128;
 
+/// The proxy's own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const TENANT: TenantId = TenantId(Digest([7; 32]));
 
 /// A conversation of so many messages and about so many bytes, half of them tool results.

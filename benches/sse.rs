@@ -9,6 +9,10 @@ use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
 use plimsoll::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageWish};
 use plimsoll::model::Dialect;
 
+/// The proxy's own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const FRAMES: usize = 2_000;
 const ROUNDS: usize = 400;
 /// Bytes of one read, as a busy connection gives them.

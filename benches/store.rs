@@ -24,6 +24,10 @@ mod redis;
 
 use redis::RedisServer;
 
+/// The proxy's own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const TURNS: u64 = 100_000;
 const SAMPLES: u64 = 2_000;
 const FILL: &str = "PLIMSOLL_BENCH_FILL";

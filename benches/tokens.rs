@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use plimsoll::tokens::{Counter, Encoding};
 
+/// The proxy's own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const MEGABYTE: usize = 1_000_000;
 const ROUNDS: usize = 15;
 
