@@ -100,17 +100,15 @@ impl<'a> PaperPass<'a> {
 
     /// Line 6: the oldest act among the candidates, or the oldest expl if there is no act.
     fn target(&self) -> Option<EpisodeIndex> {
-        let candidates = || {
-            self.graph
-                .iter()
-                .copied()
-                .filter(|at| self.is_candidate(*at))
-        };
         let is_act = |at: &EpisodeIndex| {
             let episode = self.work.transcript.graph.episodes.get(*at);
             episode.is_some_and(|episode| episode.kind == EpisodeKind::Act)
         };
-        candidates().find(is_act).or_else(|| candidates().next())
+        let oldest_first = || self.graph.iter().copied();
+        // Whether an episode is an act is cheap to tell, so it is asked before what depends on it.
+        oldest_first()
+            .find(|at| is_act(at) && self.is_candidate(*at))
+            .or_else(|| oldest_first().find(|at| self.is_candidate(*at)))
     }
 
     /// Line 2.
