@@ -66,6 +66,9 @@ impl<'a> PaperPass<'a> {
     fn walk(&mut self) {
         let transcript = self.work.transcript;
         self.graph = graph(transcript, &self.work);
+        // Whether the ledger has to be written again. At first it has, because one that another order
+        // or an edit of the client left moves to the newest tombstone.
+        let mut outdated = true;
         // 1: while countTokens(episodeGraph) > tokenBudget do
         while !self.work.met() {
             // 2–5: if candidates.isEmpty() then break: nothing safe is left to evict
@@ -84,10 +87,11 @@ impl<'a> PaperPass<'a> {
                 }
                 // 9: strip target at level: remove content
                 let moves = self.moves(level, episode);
+                outdated |= !moves.is_empty();
                 self.work.apply(episode, level, moves);
-                // A ledger that another order or an edit of the client left moves to the newest
-                // tombstone.
-                self.work.ledger();
+                if std::mem::take(&mut outdated) {
+                    self.work.ledger();
+                }
                 // 10–12: if countTokens(episodeGraph) ≤ tokenBudget then return
                 if self.work.met() {
                     return;
@@ -105,7 +109,7 @@ impl<'a> PaperPass<'a> {
             episode.is_some_and(|episode| episode.kind == EpisodeKind::Act)
         };
         let oldest_first = || self.graph.iter().copied();
-        // Whether an episode is an act is cheap to tell, so it is asked before what depends on it.
+        // Whether an episode is an act is cheap to tell, so it is asked first.
         oldest_first()
             .find(|at| is_act(at) && self.is_candidate(*at))
             .or_else(|| oldest_first().find(|at| self.is_candidate(*at)))

@@ -6,7 +6,6 @@ use super::ask::{Level, Policy, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
 use super::work::{Freed, Work};
 use crate::model::{ItemKind, Mark};
-use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
 /// What a pass would do.
@@ -65,24 +64,26 @@ pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>, policy: Policy) -> P
 /// The last move of each item, with what was last left of it: an item may move more than once in a
 /// pass.
 fn last_moves(moves: &[Move]) -> Vec<Move> {
-    let mut last: BTreeMap<ItemIndex, Move> = BTreeMap::new();
-    for one in moves {
-        let before = last.remove(&one.item).and_then(|before| before.kept);
-        let kept = match one.mark {
-            Mark::Removed => None,
-            Mark::Live | Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
-                one.kept.clone().or(before)
-            }
-        };
-        last.insert(
-            one.item,
-            Move {
-                kept,
-                ..one.clone()
-            },
-        );
-    }
-    last.into_values().collect()
+    let mut by_item: Vec<&Move> = moves.iter().collect();
+    // The sort is stable, so the moves of an item stay in their order.
+    by_item.sort_by_key(|one| one.item);
+    let of_items = by_item.chunk_by(|one, next| one.item == next.item);
+    of_items.filter_map(last_move).collect()
+}
+
+fn last_move(of_item: &[&Move]) -> Option<Move> {
+    let left = |before, one: &&Move| match one.mark {
+        Mark::Removed => None,
+        Mark::Live | Mark::Clipped | Mark::Masked | Mark::Tombstone | Mark::Trimmed => {
+            one.kept.clone().or(before)
+        }
+    };
+    let last = of_item.last()?;
+    Some(Move {
+        item: last.item,
+        mark: last.mark,
+        kept: of_item.iter().fold(None, left),
+    })
 }
 
 impl Proposal {

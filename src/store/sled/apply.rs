@@ -110,8 +110,11 @@ impl Committer {
                 self.add_name(trees, id, *age)?;
             }
             for (link, day) in &writes.links {
+                if !links.insert(*link) {
+                    continue;
+                }
                 let known = trees.link_day(&path, link, &mut looked.places)?;
-                if links.insert(*link) && known.is_none_or(|known| known < *day) {
+                if known.is_none_or(|known| known < *day) {
                     self.counts.links += u64::from(known.is_none());
                     self.pending.links.push((*link, *day));
                 }

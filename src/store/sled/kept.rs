@@ -111,8 +111,8 @@ impl Census {
 
     /// Moves the limits so far that a copy takes about nine tenths of `most` bytes: the oldest day
     /// goes first, content before records. Today and yesterday stay, because what is used every day
-    /// is named once a day.
-    pub(super) fn fit(&self, limits: &mut Limits, most: u64) {
+    /// is named once a day. Returns whether nothing more may go than is gone then.
+    pub(super) fn fit(&self, limits: &mut Limits, most: u64) -> bool {
         let target = most / LEFT.1 * LEFT.0;
         let yesterday = limits.today.saturating_sub(1);
         let all: u64 = self.records.values().chain(self.content.values()).sum();
@@ -129,11 +129,12 @@ impl Census {
         ] {
             for (day, bytes) in days.range(..yesterday) {
                 if files(left) <= target {
-                    return;
+                    return false;
                 }
                 left -= bytes;
                 *first = day + 1;
             }
         }
+        files(left) > target
     }
 }

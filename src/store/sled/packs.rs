@@ -121,9 +121,9 @@ impl Trees {
         Packs(self.packs.range::<&[u8], _>(range).peekable())
     }
 
-    /// The pack in which a link stands, or would stand. `None` if there is no pack before it. After a
-    /// kill its end may repeat what the next pack has. That end never holds this link, whose pack
-    /// would then be the next one.
+    /// The pack in which a link stands, or would stand. `None` if there is no pack before it. Its end
+    /// is not cut off: after a kill it may repeat what the next pack has (see [`Trees::cut`]). This
+    /// link never stands there, because its pack would be the next one.
     fn pack_of(&self, link: &[u8]) -> Result<Option<Pack>, ::sled::Error> {
         let found = self.packs.range(..=link).next_back().transpose()?;
         Ok(found.map(|found| Pack::new(found, None)))
@@ -170,8 +170,8 @@ impl Trees {
                 self.packs.insert(FIRST_PACK, &entry[..])?;
                 return Ok(put(true));
             };
-            // A pack is full when it is split, so only a full one can be the rest of a split that was
-            // cut in two. Splitting that again would put its upper half over the next pack.
+            // Only a full pack is split. If it repeats what the next pack has, its upper half would be
+            // put over that one. A shorter pack may keep what it repeats, because readers cut it off.
             if pack.len() >= PACK_LINKS {
                 pack = self.cut(pack)?;
             }
@@ -192,7 +192,10 @@ impl Trees {
                 }
             }
             self.packs.insert(&pack.key, entries.as_flattened())?;
-            places.written.insert(pack.key);
+            // What is looked for after this is found as it is.
+            if !places.packs.is_empty() {
+                places.written.insert(pack.key);
+            }
             Ok(put(place.is_err()))
         })
     }

@@ -17,17 +17,18 @@ use super::committer::Committer;
 use super::journal;
 use super::kept::Limits;
 use super::shared::Engine;
-use super::sweep::{Fresh, Sweep, Swept};
+use super::sweep::{Fresh, Removed, Sweep, Swept};
 use super::trees::{Counts, Trees};
 use crate::model::Digest;
 
 /// How long after a sweep that failed the next one begins by itself. What failed it, such as a full
 /// disk, does not pass at once.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
-/// What part of the bound must have been written before files that take too much room are swept
-/// again although the last sweep removed nothing, and what part of it a sweep has to leave free.
-const BOUND_PARTS: u64 = 20;
-
+/// After a sweep from which nothing more may go, what part of the bound must be written before the
+/// same day sees another one.
+const WAIT_PARTS: u64 = 20;
+/// What part of the bound a sweep should leave free, so that the next one is not due at once.
+const FREE_PARTS: u64 = 20;
 /// By how much a sweep aims lower than the last one, which left too little free: seven eighths.
 const LESS: (u64, u64) = (7, 8);
 
@@ -49,9 +50,9 @@ pub(super) struct Sweeps {
     running: Option<Running>,
     /// The day of the last sweep. `None` until it was read from the engine.
     day: Option<u16>,
-    /// How long the archive has to be before files that take too much room are swept again. 0 unless
-    /// the last sweep removed nothing.
-    fit_from: u64,
+    /// On this day files that take too much room are not swept again before the archive is so long,
+    /// because nothing more may go.
+    fit_from: (u16, u64),
     /// What a sweep has to aim at instead of the bound, because the last one left too little free.
     aim: Option<u64>,
     /// When the files were last measured, and when a sweep last failed.
@@ -138,9 +139,9 @@ impl Committer {
     fn takes_more_than(&mut self, most: u64) -> bool {
         let archived = self.archive.as_ref().map_or(0, Archive::end);
         let look = self.shared.settings.look;
-        if archived < self.sweeps.fit_from
-            || self.sweeps.measured.is_some_and(|at| at.elapsed() < look)
-        {
+        let (day, from) = self.sweeps.fit_from;
+        let waits = archived < from && day == self.shared.settings.clock.today();
+        if waits || self.sweeps.measured.is_some_and(|at| at.elapsed() < look) {
             return false;
         }
         self.sweeps.measured = Some(Instant::now());
@@ -208,7 +209,7 @@ impl Committer {
         };
         let swept = thread.join().map_err(panicked).and_then(|swept| swept);
         let ended = swept.and_then(|swept| match swept {
-            Swept::Nothing => self.note_sweep(today).map(|()| 0),
+            Swept::Nothing => self.note_sweep(today).map(|()| Removed::default()),
             Swept::Copied {
                 fresh,
                 until,
@@ -225,7 +226,7 @@ impl Committer {
             Ok(removed)
         });
         match &ended {
-            Ok(removed) => {
+            Ok(Removed { blobs: removed, .. }) => {
                 self.sweeps.day = Some(today);
                 self.sweeps.failed = None;
                 self.shared.swept.fetch_add(*removed, Ordering::Relaxed);
@@ -235,9 +236,10 @@ impl Committer {
             }
             Err(error) => self.sweep_failed(error),
         }
-        if let Some(aim) = fit {
-            self.aim_again(aim, ended.as_ref().is_ok_and(|removed| *removed > 0));
+        if let (Some(aim), Ok(removed)) = (fit, &ended) {
+            self.aim_again((aim, today), *removed);
         }
+        let ended = ended.map(|removed| removed.blobs);
         for ask in asks {
             // Whoever asked may be gone.
             let _ = ask.reply.send(ended.clone());
@@ -253,20 +255,20 @@ impl Committer {
     }
 
     /// Decides when files that take too much room are swept again, and what that aims at.
-    fn aim_again(&mut self, aim: u64, helped: bool) {
+    fn aim_again(&mut self, (aim, today): (u64, u16), removed: Removed) {
         let most = self.shared.settings.retention.most_bytes;
         let most = most.unwrap_or(u64::MAX);
         let archived = self.archive.as_ref().map_or(0, Archive::end);
         let room = most.saturating_sub(self.files());
-        (self.sweeps.aim, self.sweeps.fit_from) = if !helped {
-            // Nothing else may go, so it would not help to sweep again at once.
-            (None, archived.saturating_add(most / BOUND_PARTS))
-        } else if room < most / BOUND_PARTS {
+        let enough = removed.blobs > 0 && room >= most / FREE_PARTS;
+        (self.sweeps.aim, self.sweeps.fit_from) = if enough {
+            (None, (0, 0))
+        } else if removed.exhausted {
+            (None, (today, archived.saturating_add(most / WAIT_PARTS)))
+        } else {
             // How much the engine's log takes for what it holds can only be estimated, and it grows by
             // whole segments.
-            (Some(aim / LESS.1 * LESS.0), 0)
-        } else {
-            (None, 0)
+            (Some(aim / LESS.1 * LESS.0), (0, 0))
         };
     }
 

@@ -45,8 +45,8 @@ impl Trees {
         let session = listed.session.as_bytes();
         let at = listed.at.to_be_bytes();
         let old = guarded(path, || self.newest.get(session))?;
-        // The time alone decides, unless it is the same or later: then the row may be missing, or is
-        // to be compared.
+        // A later row replaces the old one unseen. Otherwise the old one is read, which may be missing.
+        // Of two rows with the same time the greater stays.
         if let Some(old) = old.as_deref().filter(|old| *old >= &at[..])
             && let Some(old) = self.row_of(path, (old, &listed.session))?
             && !listed.replaces(&old)

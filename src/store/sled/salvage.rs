@@ -25,8 +25,8 @@ impl Trees {
         })?;
         // Each link is put anew, because what is left of a pack may reach into another.
         let put = |link, day| {
-            let put = self.put_link(path, (&link, day), &mut Places::default());
-            put.map(drop)
+            self.put_link(path, (&link, day), &mut Places::default())
+                .map(drop)
         };
         copy_readable((&damaged.packs, aside), |_, value| {
             parse_pack(value).try_for_each(|(link, day)| put(link, day))

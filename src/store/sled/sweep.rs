@@ -66,23 +66,32 @@ pub(super) enum Swept {
     Copied {
         fresh: Box<Fresh>,
         until: u64,
-        removed: u64,
+        removed: Removed,
     },
+}
+
+/// What a copy lacks of the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Removed {
+    pub(super) blobs: u64,
+    /// Although the files had to fit into less, nothing more may go.
+    pub(super) exhausted: bool,
 }
 
 impl Sweep {
     /// Makes a copy, if anything is too old.
     pub(super) fn run(mut self) -> Result<Swept, StoreError> {
         let census = self.census()?;
+        let mut exhausted = false;
         if let Some(most) = self.fit {
-            census.fit(&mut self.limits, most);
+            exhausted = census.fit(&mut self.limits, most);
         } else if census.old == 0 && !self.always {
             return Ok(Swept::Nothing);
         }
         let place = DataDirectory::new(&self.shared.place.draft());
         let mut fresh = Fresh::make(place, &self.shared.settings)?;
         fresh.erased = std::mem::take(&mut self.erased);
-        let removed = self.copy(&mut fresh)?;
+        let blobs = self.copy(&mut fresh)?;
         let mut until = self.from;
         for _ in 0..LOOKS {
             let before = until;
@@ -94,7 +103,7 @@ impl Sweep {
         Ok(Swept::Copied {
             fresh: Box::new(fresh.rest(&self.shared.settings)?),
             until,
-            removed,
+            removed: Removed { blobs, exhausted },
         })
     }
 
