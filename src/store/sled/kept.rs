@@ -111,7 +111,7 @@ impl Census {
 
     /// Moves the limits so far that a copy takes about nine tenths of `most` bytes: the oldest day
     /// goes first, content before records. Today and yesterday stay, because what is used every day
-    /// is named once a day. Returns whether nothing more may go than is gone then.
+    /// is named once a day. Returns whether even what has to stay is too much.
     pub(super) fn fit(&self, limits: &mut Limits, most: u64) -> bool {
         let target = most / LEFT.1 * LEFT.0;
         let yesterday = limits.today.saturating_sub(1);
