@@ -164,9 +164,11 @@ impl Trees {
             }
             let entry = entry(&key, day);
             let put = |new| PutLink { new, wrote: true };
-            let found = places.take(&key);
-            let Some(mut pack) = found.map_or_else(|| self.pack_of(&key), |pack| Ok(Some(pack)))?
-            else {
+            let found = match places.take(&key) {
+                Some(pack) => Some(pack),
+                None => self.pack_of(&key)?,
+            };
+            let Some(mut pack) = found else {
                 self.packs.insert(FIRST_PACK, &entry[..])?;
                 return Ok(put(true));
             };

@@ -303,9 +303,10 @@ impl Trees {
                 let key = chunk_key(id, number);
                 // Writing the same bytes again would only wear the log. Bytes that differ were
                 // damaged, and are repaired here. A blob that lacked a chunk was not counted.
-                let old = match (number, lacking) {
-                    (0, true) => None,
-                    _ => self.blobs.get(key)?,
+                let old = if lacking && number == 0 {
+                    None
+                } else {
+                    self.blobs.get(key)?
                 };
                 let same = old.as_ref().and_then(|old| chunk.age_if_same(old));
                 if same.is_none() {
