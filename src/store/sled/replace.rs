@@ -257,18 +257,13 @@ impl Committer {
     /// Decides when files that take too much room are swept again, and what that aims at.
     fn aim_again(&mut self, (aim, today): (u64, u16), removed: Removed) {
         let most = self.shared.settings.retention.most_bytes;
-        let most = most.unwrap_or(u64::MAX);
         let archived = self.archive.as_ref().map_or(0, Archive::end);
-        let room = most.saturating_sub(self.files());
-        let enough = removed.blobs > 0 && room >= most / FREE_PARTS;
-        (self.sweeps.aim, self.sweeps.fit_from) = if enough {
-            (None, (0, 0))
-        } else if removed.exhausted {
-            (None, (today, archived.saturating_add(most / WAIT_PARTS)))
-        } else {
-            // How much the engine's log takes for what it holds can only be estimated, and it grows by
-            // whole segments.
-            (Some(aim / LESS.1 * LESS.0), (0, 0))
+        let room = most.map_or(u64::MAX, |most| most.saturating_sub(self.files()));
+        let next = next_aim((aim, most.unwrap_or(u64::MAX), room), removed);
+        (self.sweeps.aim, self.sweeps.fit_from) = match next {
+            NextAim::Bound => (None, (0, 0)),
+            NextAim::Lower(aim) => (Some(aim), (0, 0)),
+            NextAim::After(written) => (None, (today, archived.saturating_add(written))),
         };
     }
 
@@ -355,5 +350,65 @@ impl Committer {
         self.publish_archived();
         place.clear_sweep();
         Ok(())
+    }
+}
+
+/// What the next sweep of files that take too much room aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextAim {
+    /// At the bound, as soon as they take more than that.
+    Bound,
+    /// At less, because the last one left too little free.
+    Lower(u64),
+    /// At the bound, but on this day not before so many bytes were written, because nothing more may
+    /// go.
+    After(u64),
+}
+
+/// What follows from a sweep that aimed at `aim` where files may take `most`, and that left `room` of
+/// that free. All are bytes.
+fn next_aim((aim, most, room): (u64, u64, u64), removed: Removed) -> NextAim {
+    if removed.blobs > 0 && room >= most / FREE_PARTS {
+        NextAim::Bound
+    } else if removed.exhausted {
+        NextAim::After(most / WAIT_PARTS)
+    } else {
+        // How much the engine's log takes for what it holds can only be estimated, and it grows by
+        // whole segments.
+        NextAim::Lower(aim / LESS.1 * LESS.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u64 = 1_000 << 20;
+
+    fn next(aim: u64, room: u64, blobs: u64, exhausted: bool) -> NextAim {
+        next_aim((aim, MOST, room), Removed { blobs, exhausted })
+    }
+
+    #[test]
+    fn a_sweep_that_left_too_little_room_is_followed_by_one_that_aims_lower() {
+        assert_eq!(next(MOST, MOST / 20, 9, false), NextAim::Bound);
+        assert_eq!(
+            next(MOST, MOST / 20 - 1, 9, false),
+            NextAim::Lower(MOST / 8 * 7)
+        );
+        assert_eq!(
+            next(MOST / 8 * 7, 0, 9, false),
+            NextAim::Lower(MOST / 64 * 49)
+        );
+        // Something may still go, so it goes, although this sweep found nothing.
+        assert_eq!(next(MOST, MOST, 0, false), NextAim::Lower(MOST / 8 * 7));
+    }
+
+    #[test]
+    fn where_nothing_more_may_go_a_sweep_waits() {
+        assert_eq!(next(MOST, 0, 9, true), NextAim::After(MOST / 20));
+        assert_eq!(next(MOST, MOST, 0, true), NextAim::After(MOST / 20));
+        // It left enough all the same.
+        assert_eq!(next(MOST, MOST / 20, 9, true), NextAim::Bound);
     }
 }
