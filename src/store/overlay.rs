@@ -57,9 +57,13 @@ impl Overlay {
             *set.entry((link.turn, link.id)).or_default() += 1;
         }
         if let Some(listed) = &batch.listed {
-            let rows = self.rows.entry(listed.session).or_default();
-            rows.push(listed.clone());
+            self.hold_row(listed.clone());
         }
+    }
+
+    /// Shows a row to readers.
+    pub(super) fn hold_row(&mut self, listed: Listed) {
+        self.rows.entry(listed.session).or_default().push(listed);
     }
 
     /// Whether a batch fits beside the others, within `batches` and `bytes`.
@@ -67,14 +71,19 @@ impl Overlay {
         self.batches < batches && self.bytes + batch.size() <= bytes
     }
 
-    /// Takes a batch out after it was written or has failed.
-    pub(super) fn remove(&mut self, batch: &Batch) {
+    /// Gives the room of a batch to others. Readers still find it.
+    pub(super) fn free(&mut self, batch: &Batch) {
         self.batches = self.batches.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(batch.size());
+    }
+
+    /// Takes a batch out and gives its room to others.
+    pub(super) fn remove(&mut self, batch: &Batch) {
+        self.free(batch);
         self.release(batch);
     }
 
-    /// Takes a batch out that was only shown.
+    /// Takes a batch out that takes no room any more, or never did.
     pub(super) fn release(&mut self, batch: &Batch) {
         // Several batches may hold the same entry. It goes with the last of them.
         for (id, _) in &batch.blobs {
@@ -99,15 +108,21 @@ impl Overlay {
                 self.links.remove(&link.key);
             }
         }
-        if let Some(listed) = &batch.listed
-            && let Some(rows) = self.rows.get_mut(&listed.session)
-        {
-            if let Some(at) = rows.iter().position(|row| row == listed) {
-                rows.remove(at);
-            }
-            if rows.is_empty() {
-                self.rows.remove(&listed.session);
-            }
+        if let Some(listed) = &batch.listed {
+            self.release_row(listed);
+        }
+    }
+
+    /// Takes a row out that was shown.
+    pub(super) fn release_row(&mut self, listed: &Listed) {
+        let Some(rows) = self.rows.get_mut(&listed.session) else {
+            return;
+        };
+        if let Some(at) = rows.iter().position(|row| row == listed) {
+            rows.remove(at);
+        }
+        if rows.is_empty() {
+            self.rows.remove(&listed.session);
         }
     }
 
@@ -174,7 +189,7 @@ impl Overlay {
         self.links.values().flat_map(|set| set.keys().copied())
     }
 
-    /// How many batches wait.
+    /// How many batches wait to be durable.
     pub(super) fn len(&self) -> usize {
         self.batches
     }

@@ -1,6 +1,6 @@
 //! Brings what the committer was handed into the engine, and tells what of it was new, which is what
 //! the archive gets. Owns the order of writes: blobs, what is named again, links, rows. Never
-//! acknowledges anything.
+//! acknowledges what is not on disk.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::error::StoreError;
 use super::age::Age;
-use super::committer::Committer;
+use super::committer::{Committer, Tickets};
 use super::entry::Form;
 use super::packs::Places;
 use super::trees::{Counts, Trees};
@@ -16,7 +16,7 @@ use super::writes::Writes;
 use crate::model::Digest;
 
 /// After so many writes the engine is let take a step to give room back.
-const WRITES_A_STEP: usize = 8;
+const WRITES_A_STEP: usize = 12;
 
 /// What a look at a group found, so that putting it needs no second look.
 #[derive(Default)]
@@ -26,8 +26,11 @@ pub(super) struct Looked {
     places: Places,
 }
 
+/// What a batch came to.
+pub(super) type Outcome = Result<(), StoreError>;
+
 /// One outcome for each batch of a group. An error of the disk concerns the whole group.
-type Outcomes = Result<Vec<Result<(), StoreError>>, StoreError>;
+type Outcomes = Result<Vec<Outcome>, StoreError>;
 
 impl Committer {
     /// Applies a group that the journal holds. What is new in it is archived later.
@@ -36,64 +39,79 @@ impl Committer {
         let engine = shared.engine.read();
         let trees = engine.trees()?;
         self.behind = true;
-        let mut outcomes = Vec::with_capacity(group.len());
-        for writes in group {
-            outcomes.push(match self.stored(writes, form) {
-                Ok(stored) => {
-                    let new = self.put(trees, &stored)?;
-                    self.pending.extend(new);
-                    Ok(())
-                }
-                // What can't be encoded fails alone. Any other error stops the whole group.
-                Err(error @ StoreError::Codec(_)) => Err(error),
-                Err(error) => return Err(error),
-            });
+        let (mut group, outcomes) = self.all_stored(group, form)?;
+        for writes in &mut group {
+            let rows = std::mem::take(&mut writes.rows);
+            let new = self.put(trees, writes)?;
+            self.pending.extend(new);
+            // An older row does no harm in the archive.
+            self.pending.rows.extend_from_slice(&rows);
+            self.let_wait(rows);
         }
         Ok(outcomes)
     }
 
     /// Archives a group that does not fit into the journal, together with everything in the
     /// journal, and applies it. A mistake in a batch fails that batch alone, a failure of the disk
-    /// fails the group.
-    pub(super) fn write_through(&mut self, group: Vec<Writes>, form: Form) -> Outcomes {
+    /// fails the group. The tickets are resolved as soon as the group is on disk: nobody has to wait
+    /// for the engine.
+    pub(super) fn write_through(
+        &mut self,
+        (group, form): (Vec<Writes>, Form),
+        tickets: &mut Tickets<'_>,
+    ) -> Outcomes {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
         self.behind = true;
-        let mut outcomes = Vec::with_capacity(group.len());
-        let mut stored = Vec::with_capacity(group.len());
-        for writes in group {
-            match self.stored(writes, form) {
-                Ok(writes) => {
-                    stored.push(writes);
-                    outcomes.push(Ok(()));
-                }
-                Err(error @ StoreError::Codec(_)) => outcomes.push(Err(error)),
-                Err(error) => return Err(error),
-            }
-        }
+        let (mut group, outcomes) = self.all_stored(group, form)?;
         // The archive is written first and counts what is new. `put` counts the same again when it
         // applies the group.
         let before = self.counts;
-        let mut looked = self.add_new(trees, &stored)?;
+        let mut looked = self.add_new(trees, &group)?;
         self.group += 1;
         self.append_pending()?;
+        tickets.send(&outcomes);
         self.counts = before;
-        for writes in &stored {
+        for writes in &mut group {
+            self.let_wait(std::mem::take(&mut writes.rows));
             trees.put(
                 shared.place.engine(),
                 writes,
                 (&mut self.counts, &mut looked),
             )?;
         }
-        self.note_archived(trees)?;
+        self.follow_archive(trees)?;
         Ok(outcomes)
+    }
+
+    /// A group in its stored form, without the batches that can't be encoded, and the outcome of each
+    /// batch. Only what can't be encoded fails alone. Any other error stops the whole group.
+    fn all_stored(
+        &mut self,
+        group: Vec<Writes>,
+        form: Form,
+    ) -> Result<(Vec<Writes>, Vec<Outcome>), StoreError> {
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut all = Vec::with_capacity(group.len());
+        for writes in group {
+            outcomes.push(match self.stored(writes, form) {
+                Ok(stored) => {
+                    all.push(stored);
+                    Ok(())
+                }
+                Err(error @ StoreError::Codec(_)) => Err(error),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok((all, outcomes))
     }
 
     /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
     fn add_new(&mut self, trees: &Trees, group: &[Writes]) -> Result<Looked, StoreError> {
         let path = self.shared.place.engine().to_owned();
-        let (mut looked, mut links) = (Looked::default(), HashSet::new());
+        let of_links = group.iter().map(|writes| writes.links.len()).sum();
+        let (mut looked, mut links) = (Looked::default(), HashSet::with_capacity(of_links));
         for writes in group {
             for (id, age, stored) in &writes.blobs {
                 // Two batches of a group may hold the same blob, which must be counted and written
@@ -119,7 +137,7 @@ impl Committer {
                     self.pending.links.push((*link, *day));
                 }
             }
-            // An older row does no harm in the archive. Rows are counted when they are put.
+            // Rows are counted when they are put.
             self.pending.rows.extend_from_slice(&writes.rows);
         }
         Ok(looked)

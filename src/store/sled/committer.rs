@@ -3,16 +3,18 @@
 //! journal or in the archive. The engine follows later. It is not flushed while anybody waits,
 //! except once every few hundred kilobytes.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::super::batch::Batch;
+use super::super::batch::{Batch, Listed};
 use super::super::codec::Encoder;
 use super::super::error::StoreError;
 use super::super::ticket::Acknowledge;
+use super::apply::Outcome;
 use super::archive::Archive;
 use super::entry::{Form, Stamp};
 use super::journal::Journal;
@@ -20,6 +22,7 @@ use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
+use crate::model::Digest;
 
 /// About how many engine operations a group may have. More would only delay its first batch.
 const GROUP_OPERATIONS: usize = 256;
@@ -33,6 +36,28 @@ const AHEAD_BYTES: u64 = 256 << 10;
 pub(super) struct Job {
     pub(super) batch: Batch,
     pub(super) acknowledge: Acknowledge,
+}
+
+/// The tickets of a group.
+pub(super) struct Tickets<'a> {
+    shared: &'a Shared,
+    batches: &'a [Batch],
+    open: Vec<Acknowledge>,
+}
+
+impl Tickets<'_> {
+    /// Resolves the tickets, if that was not done already. Others get the room of the batches.
+    /// Readers find what is durable in the overlay until the engine has it.
+    pub(super) fn send(&mut self, outcomes: &[Outcome]) {
+        if self.open.is_empty() {
+            return;
+        }
+        // Whoever learns that a batch is durable finds room for the next one.
+        self.shared.free(self.batches);
+        for (ticket, outcome) in self.open.drain(..).zip(outcomes) {
+            ticket.send(outcome.clone());
+        }
+    }
 }
 
 pub(super) struct Committer {
@@ -55,6 +80,9 @@ pub(super) struct Committer {
     pub(super) flushed: u64,
     /// Whether anything was written since the start.
     pub(super) wrote: bool,
+    /// The newest row of each session whose row the engine does not have yet. Readers find it in
+    /// the overlay.
+    pub(super) rows: HashMap<Digest, Listed>,
     /// What readers must find although a failed engine lacks it.
     pub(super) held: Vec<Batch>,
     /// When and how the disk failed last. `None` once the engine is open again.
@@ -124,10 +152,15 @@ impl Committer {
     }
 
     fn commit(&mut self, group: Vec<Job>) {
+        let shared = Arc::clone(&self.shared);
         let jobs = group.into_iter().map(|job| (job.batch, job.acknowledge));
         let (batches, tickets): (Vec<Batch>, Vec<Acknowledge>) = jobs.unzip();
-        let mut tickets = tickets.into_iter();
-        let today = self.shared.settings.clock.today();
+        let mut tickets = Tickets {
+            shared: &shared,
+            batches: &batches,
+            open: tickets,
+        };
+        let today = shared.settings.clock.today();
         let group: Vec<Writes> = batches
             .iter()
             .map(|batch| Writes::of(batch, today))
@@ -145,24 +178,21 @@ impl Committer {
         });
         let outcomes = match ahead {
             Ok(true) => {
-                // Readers find the group in the overlay until the engine has it.
-                tickets.by_ref().for_each(|ticket| ticket.send(Ok(())));
+                tickets.send(&vec![Ok(()); batches.len()]);
                 self.apply(group, form)
             }
-            Ok(false) => self.write_through(group, form),
+            Ok(false) => self.write_through((group, form), &mut tickets),
             Err(error) => Err(error),
         };
-        // A failure of the disk concerns every batch of the group.
+        // A failure of the disk concerns every batch of the group that is not on disk yet.
         let outcomes = outcomes.unwrap_or_else(|error| {
             self.broke(&error);
-            vec![Err(error); batches.len()]
+            vec![Err(error); tickets.open.len()]
         });
-        let failed = outcomes.iter().zip(tickets.as_slice());
-        let failed = failed.filter(|(outcome, _)| outcome.is_err()).count();
-        self.shared.settle(&batches, failed);
-        for (ticket, outcome) in tickets.zip(outcomes) {
-            ticket.send(outcome);
-        }
+        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        shared.failed.fetch_add(failed as u64, Ordering::Relaxed);
+        shared.release(&batches);
+        tickets.send(&outcomes);
     }
 
     /// Writes a group to the journal, which makes it durable. Returns false if the journal has no
@@ -210,23 +240,30 @@ impl Committer {
         self.shared.archived.store(archived, Ordering::Release);
     }
 
-    /// Notes in the engine that it holds everything in the archive. Flushes it if it is far behind.
-    pub(super) fn note_archived(&mut self, trees: &Trees) -> Result<(), StoreError> {
-        let position = self.position();
-        let path = self.shared.place.engine();
-        trees.put_position(path, position)?;
-        self.wrote = true;
-        if position.archived.saturating_sub(self.flushed) > AHEAD_BYTES {
-            trees.sync(path)?;
-            self.flushed = position.archived;
+    /// Completes the engine if the archive is far ahead of it.
+    pub(super) fn follow_archive(&mut self, trees: &Trees) -> Result<(), StoreError> {
+        if self.position().archived.saturating_sub(self.flushed) > AHEAD_BYTES {
+            self.complete(trees)?;
         }
         Ok(())
     }
 
-    /// Archives what waits.
+    /// Makes the engine durable with everything in the archive, and notes in it that it has that.
+    fn complete(&mut self, trees: &Trees) -> Result<(), StoreError> {
+        self.put_rows(trees)?;
+        let path = self.shared.place.engine();
+        let position = self.position();
+        trees.put_position(path, position)?;
+        self.wrote = true;
+        trees.sync(path)?;
+        self.flushed = position.archived;
+        Ok(())
+    }
+
+    /// Archives what waits, and completes the engine.
     pub(super) fn archive_pending(&mut self, trees: &Trees) -> Result<(), StoreError> {
         self.append_pending()?;
-        self.note_archived(trees)
+        self.complete(trees)
     }
 
     /// Up to where the engine holds what was written, provided that nothing waits to be archived.
@@ -249,10 +286,9 @@ impl Committer {
             .as_ref()
             .is_none_or(|archive| archive.last < self.group)
         {
-            self.archive_pending(trees)?;
+            self.append_pending()?;
         }
-        trees.sync(shared.place.engine())?;
-        self.flushed = self.position().archived;
+        self.complete(trees)?;
         self.behind = false;
         Ok(())
     }
@@ -319,6 +355,7 @@ impl Committer {
         match held {
             Ok((trees, held)) => {
                 self.hold(held);
+                self.forget_rows();
                 *engine = Engine::Open(trees);
                 Ok(())
             }

@@ -6,7 +6,7 @@
 //! settings say so, is left out of a copy that takes the store's place. Never removes anything else
 //! that was committed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
@@ -114,6 +114,7 @@ impl SledStore {
             behind: false,
             flushed: 0,
             wrote: false,
+            rows: HashMap::new(),
             held: Vec::new(),
             failed: None,
             anew: false,

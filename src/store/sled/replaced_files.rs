@@ -84,6 +84,7 @@ impl Committer {
         let place = &shared.place;
         let before = self.counts;
         let mut engine = shared.engine.write();
+        self.forget_rows();
         if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
             // The files are gone from the directory, so what it writes does not matter.
             let _ = trees.shut(place.engine());

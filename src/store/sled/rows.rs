@@ -1,7 +1,7 @@
 //! How the list of sessions lies in the engine: a tree `rows`, where `time (u64) ‖ session (32)`
 //! leads to `id (32) ‖ row`, and a tree `newest`, where the session leads to the time of its row.
-//! Numbers are big-endian, so that the list is read in its order from the back. Owns both trees.
-//! Never looks into a row.
+//! Numbers are big-endian, so that the list is read in its order from the back. Owns both trees, and
+//! which rows wait for them. Never looks into a row.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -10,7 +10,9 @@ use bytes::Bytes;
 
 use super::super::batch::Listed;
 use super::super::error::StoreError;
+use super::committer::Committer;
 use super::trees::{Trees, guarded};
+use super::writes::Writes;
 use crate::model::Digest;
 
 /// What was done to put a row.
@@ -20,6 +22,46 @@ pub(super) struct PutRow {
     pub(super) new: bool,
     /// It was written.
     pub(super) wrote: bool,
+}
+
+impl Committer {
+    /// Lets rows wait until the engine has to be complete. A busy session gets its next row before
+    /// that, and only one of them then costs the engine three writes. The journal or the archive has
+    /// each of them.
+    pub(super) fn let_wait(&mut self, rows: Vec<Listed>) {
+        let mut overlay = self.shared.overlay.lock();
+        for listed in rows {
+            let waiting = self.rows.get(&listed.session);
+            if waiting.is_some_and(|waiting| !listed.replaces(waiting)) {
+                continue;
+            }
+            // Readers find one of the two at any time.
+            overlay.hold_row(listed.clone());
+            if let Some(old) = self.rows.insert(listed.session, listed) {
+                overlay.release_row(&old);
+            }
+        }
+    }
+
+    /// Brings the engine the rows that wait.
+    pub(super) fn put_rows(&mut self, trees: &Trees) -> Result<(), StoreError> {
+        let rows = Writes {
+            rows: self.rows.values().cloned().collect(),
+            ..Writes::default()
+        };
+        self.put(trees, &rows)?;
+        self.forget_rows();
+        Ok(())
+    }
+
+    /// Lets no row wait any more, because an engine has them, or will be brought them from the
+    /// archive and the journal.
+    pub(super) fn forget_rows(&mut self) {
+        let mut overlay = self.shared.overlay.lock();
+        for (_, listed) in self.rows.drain() {
+            overlay.release_row(&listed);
+        }
+    }
 }
 
 impl Trees {

@@ -124,12 +124,15 @@ impl Shared {
         Ticket::done(Err(error))
     }
 
-    /// Takes written and failed batches out of the overlay and counts those that failed.
-    pub(super) fn settle(&self, batches: &[Batch], failed: usize) {
-        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
+    /// Gives the room of batches to others.
+    pub(super) fn free(&self, batches: &[Batch]) {
         let mut overlay = self.overlay.lock();
-        for batch in batches {
-            overlay.remove(batch);
-        }
+        batches.iter().for_each(|batch| overlay.free(batch));
+    }
+
+    /// Takes batches out of the overlay that were written or have failed.
+    pub(super) fn release(&self, batches: &[Batch]) {
+        let mut overlay = self.overlay.lock();
+        batches.iter().for_each(|batch| overlay.release(batch));
     }
 }

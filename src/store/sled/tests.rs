@@ -14,6 +14,7 @@ use crate::model::{blob_id, dated_id};
 
 mod damage;
 mod retention;
+mod rows;
 mod sealed;
 mod snapshots;
 

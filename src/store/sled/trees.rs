@@ -6,6 +6,7 @@
 //!   a file of its own, which it never syncs. Chunks of this size never make such a page.
 //! * `packs` and `links`: see [`super::packs`].
 //! * `rows` and `newest`: see [`super::rows`].
+//! * The tree without a name: one key, `tidied`, see [`Trees::tidy`].
 //! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
 //!   blobs and links there are, the last group of writes, the lengths of the archive and of the log
 //!   at that time, and how many rows there are. `since` leads to the day from which the age of what
@@ -41,6 +42,8 @@ const FORMAT: u8 = 5;
 const OLDER_FORMATS: [u8; 4] = [1, 2, 3, 4];
 /// The last format that did not note days.
 const DAYLESS: u8 = 2;
+/// The key that is written to let the engine tidy.
+const TIDIED: &str = "tidied";
 /// After so many writes to a page the engine writes it anew.
 const PAGE_WRITES: u8 = 11;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
@@ -351,10 +354,11 @@ impl Trees {
     /// Lets the engine take a step towards giving room back: it moves a page out of a segment that
     /// is mostly replaced, each time that it writes some page anew, and that is at every tenth write
     /// to a page. Values that are written again and again, as packs are, would otherwise be replaced
-    /// faster than their room is used again.
+    /// faster than their room is used again. The page that is written for this has a tree of its own,
+    /// because a page is copied at each write.
     pub(super) fn tidy(&self, path: &Path) -> Result<(), StoreError> {
         guarded(path, || {
-            (0..PAGE_WRITES).try_for_each(|n| self.meta.insert("tidied", &[n]).map(drop))
+            (0..PAGE_WRITES).try_for_each(|n| self.db.insert(TIDIED, &[n]).map(drop))
         })
     }
 

@@ -1,0 +1,90 @@
+//! Rows of the list of sessions that wait for the engine.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// The batch of a number, with its row for this session.
+fn turn_of(session: u64, number: u64) -> Batch {
+    let mut batch = numbered(number);
+    batch.listed.as_mut().unwrap().session = key(session);
+    batch
+}
+
+/// What the engine itself has, whatever waits.
+fn in_engine(store: &Store, session: u64) -> Option<u64> {
+    let Store::Sled(store) = store else {
+        unreachable!("the store is in a directory");
+    };
+    let row = store
+        .shared
+        .read(|trees, path| trees.row(path, &key(session)));
+    row.unwrap().map(|row| row.at)
+}
+
+/// Waits until the engine has the row of this time.
+fn until_in_engine(store: &Store, session: u64, at: u64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while in_engine(store, session) != Some(at) {
+        assert!(Instant::now() < deadline, "the engine never gets row {at}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_reader_finds_the_newest_row_at_any_time() {
+    const TURNS: u64 = 600;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).store;
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !ended.load(Ordering::Acquire) {
+                let rows = store.sessions(None, 99).unwrap();
+                let at = rows
+                    .iter()
+                    .find(|row| row.session == key(1))
+                    .map(|row| row.at);
+                assert!(at.is_none_or(|at| at >= seen), "{at:?} after {seen}");
+                assert!(at.is_some() || seen == 0, "no row after {seen}");
+                seen = at.unwrap_or(seen);
+            }
+        });
+        for number in 1..=TURNS {
+            wait(store.commit(turn_of(1, number))).unwrap();
+            wait(store.commit(turn_of(2 + number % 40, number))).unwrap();
+            let rows = store.sessions(None, 1).unwrap();
+            assert_eq!(rows[0].at, number);
+            if number % 100 == 0 {
+                until_in_engine(&store, 1, number);
+            }
+        }
+        ended.store(true, Ordering::Release);
+        reader.join().unwrap();
+    });
+    store.close().unwrap();
+    let store = open(dir.path()).store;
+    assert_eq!(in_engine(&store, 1), Some(TURNS));
+    assert_eq!(store.sessions(None, 99).unwrap().len(), 41);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_row_that_comes_late_takes_no_newer_ones_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).store;
+    let newest = |store: &Store| store.sessions(None, 9).unwrap()[0].at;
+    for number in [5, 3, 9, 1] {
+        wait(store.commit(turn_of(1, number))).unwrap();
+    }
+    assert_eq!(newest(&store), 9);
+    // The engine has the newest, and an older one waits.
+    until_in_engine(&store, 1, 9);
+    wait(store.commit(turn_of(1, 7))).unwrap();
+    assert_eq!(newest(&store), 9);
+    store.close().unwrap();
+    let store = open(dir.path()).store;
+    assert_eq!(newest(&store), 9);
+    store.close().unwrap();
+}
