@@ -83,7 +83,7 @@ impl Overlay {
         self.release(batch);
     }
 
-    /// Takes a batch out that takes no room any more, or never did.
+    /// Takes a batch out without giving room to others: that was done before, or it takes none.
     pub(super) fn release(&mut self, batch: &Batch) {
         // Several batches may hold the same entry. It goes with the last of them.
         for (id, _) in &batch.blobs {

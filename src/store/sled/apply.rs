@@ -1,6 +1,7 @@
 //! Brings what the committer was handed into the engine, and tells what of it was new, which is what
-//! the archive gets. Owns the order of writes: blobs, what is named again, links, rows. Never
-//! acknowledges what is not on disk.
+//! the archive gets. Owns the order of writes: blobs, what is named again, links, and rows last, which
+//! may wait (see [`super::rows`]). Acknowledges a group that goes to the archive first, and never
+//! before the archive is on disk.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -81,7 +82,7 @@ impl Committer {
                 (&mut self.counts, &mut looked),
             )?;
         }
-        self.follow_archive(trees)?;
+        self.complete_if_behind(trees)?;
         Ok(outcomes)
     }
 
@@ -110,8 +111,8 @@ impl Committer {
     /// Adds what the engine lacks of a group to what waits for the archive, and counts it.
     fn add_new(&mut self, trees: &Trees, group: &[Writes]) -> Result<Looked, StoreError> {
         let path = self.shared.place.engine().to_owned();
-        let of_links = group.iter().map(|writes| writes.links.len()).sum();
-        let (mut looked, mut links) = (Looked::default(), HashSet::with_capacity(of_links));
+        let most = group.iter().map(|writes| writes.links.len()).sum();
+        let (mut looked, mut links) = (Looked::default(), HashSet::with_capacity(most));
         for writes in group {
             for (id, age, stored) in &writes.blobs {
                 // Two batches of a group may hold the same blob, which must be counted and written

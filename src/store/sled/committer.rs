@@ -1,6 +1,6 @@
-//! The one thread that writes. It drains what waits into a group, makes the group durable, applies
-//! it, and acknowledges each batch. Never acknowledges before the disk has the group, in the
-//! journal or in the archive. The engine follows later. It is not flushed while anybody waits,
+//! The one thread that writes. It drains what waits into a group, makes the group durable,
+//! acknowledges each batch, and applies the group to the engine. Never acknowledges before the disk
+//! has the group, in the journal or in the archive. The engine is not flushed while anybody waits,
 //! except once every few hundred kilobytes.
 
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ pub(super) struct Committer {
     pub(super) counted: bool,
     /// The number of the last group.
     pub(super) group: u64,
-    /// Whether the engine holds writes that were not flushed.
+    /// Whether the engine holds writes that were not flushed, or lacks rows that wait.
     pub(super) behind: bool,
     /// How long the archive was when the engine was flushed.
     pub(super) flushed: u64,
@@ -240,16 +240,17 @@ impl Committer {
         self.shared.archived.store(archived, Ordering::Release);
     }
 
-    /// Completes the engine if the archive is far ahead of it.
-    pub(super) fn follow_archive(&mut self, trees: &Trees) -> Result<(), StoreError> {
+    /// Completes the engine if the archive is far ahead of what is durable in it.
+    pub(super) fn complete_if_behind(&mut self, trees: &Trees) -> Result<(), StoreError> {
         if self.position().archived.saturating_sub(self.flushed) > AHEAD_BYTES {
             self.complete(trees)?;
         }
         Ok(())
     }
 
-    /// Makes the engine durable with everything in the archive, and notes in it that it has that.
-    fn complete(&mut self, trees: &Trees) -> Result<(), StoreError> {
+    /// Brings the engine all that it lacks of the archive, which is rows, notes in it that it has
+    /// everything up to here, and makes it durable.
+    pub(super) fn complete(&mut self, trees: &Trees) -> Result<(), StoreError> {
         self.put_rows(trees)?;
         let path = self.shared.place.engine();
         let position = self.position();
@@ -281,6 +282,9 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.read();
         let trees = engine.trees()?;
+        if !self.behind {
+            return Ok(());
+        }
         if self
             .archive
             .as_ref()

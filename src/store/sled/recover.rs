@@ -283,8 +283,7 @@ impl Committer {
         if self.archive.is_none() {
             let archive = Archive::make(dir, engine, trees, self.position())?;
             self.archive = Some(archive);
-            trees.put_position(engine, self.position())?;
-            trees.sync(engine)?;
+            self.complete(trees)?;
             self.journal.rewind();
         } else if self.behind {
             self.archive_pending(trees)?;

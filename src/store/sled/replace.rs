@@ -400,7 +400,7 @@ mod tests {
             next(MOST / 8 * 7, 0, 9, false),
             NextAim::Lower(MOST / 64 * 49)
         );
-        // Something may still go, so it goes, although this sweep found nothing.
+        // This sweep removed nothing, but something may still go.
         assert_eq!(next(MOST, MOST, 0, false), NextAim::Lower(MOST / 8 * 7));
     }
 
@@ -408,7 +408,7 @@ mod tests {
     fn where_nothing_more_may_go_a_sweep_waits() {
         assert_eq!(next(MOST, 0, 9, true), NextAim::After(MOST / 20));
         assert_eq!(next(MOST, MOST, 0, true), NextAim::After(MOST / 20));
-        // It left enough all the same.
+        // Nothing more may go, but enough is free.
         assert_eq!(next(MOST, MOST / 20, 9, true), NextAim::Bound);
     }
 }

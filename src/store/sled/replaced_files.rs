@@ -84,8 +84,9 @@ impl Committer {
         let place = &shared.place;
         let before = self.counts;
         let mut engine = shared.engine.write();
-        self.forget_rows();
         if let Engine::Open(trees) = std::mem::replace(&mut *engine, Engine::Closed) {
+            // If only its copies are gone, its file is opened again, and nothing else has these.
+            let _ = self.put_rows(&trees);
             // The files are gone from the directory, so what it writes does not matter.
             let _ = trees.shut(place.engine());
         }
@@ -93,6 +94,7 @@ impl Committer {
         if !leads_to(&place.dir().join(open::LOCK_FILE), &self.lock) {
             self.lock = place.lock()?;
         }
+        self.forget_rows();
         place.admit(&shared.settings.seals)?;
         let (trees, checked, report) = place.open(&shared.settings)?;
         (self.counts, self.counted) = (checked.counts, checked.counted);

@@ -25,9 +25,9 @@ pub(super) struct PutRow {
 }
 
 impl Committer {
-    /// Lets rows wait until the engine has to be complete. A busy session gets its next row before
-    /// that, and only one of them then costs the engine three writes. The journal or the archive has
-    /// each of them.
+    /// Keeps rows in memory until the engine is completed. A row costs the engine three writes, and a
+    /// busy session gets its next one before that, which replaces this one. Nothing is lost with the
+    /// memory, because the journal or the archive has each row.
     pub(super) fn let_wait(&mut self, rows: Vec<Listed>) {
         let mut overlay = self.shared.overlay.lock();
         for listed in rows {
@@ -54,8 +54,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Lets no row wait any more, because an engine has them, or will be brought them from the
-    /// archive and the journal.
+    /// Lets no row wait any more: the engine has them, or gets them from the archive and the journal.
     pub(super) fn forget_rows(&mut self) {
         let mut overlay = self.shared.overlay.lock();
         for (_, listed) in self.rows.drain() {

@@ -297,6 +297,8 @@ impl Fresh {
                 writes
                     .links
                     .retain(|(link, _)| !self.erased.contains(&link.id));
+                // A row may have waited in a queue. That of a later turn leads to another record.
+                writes.rows.retain(|row| !self.erased.contains(&row.id));
                 for (id, age) in &writes.named {
                     if self.rescue(shared, id, *age)? {
                         lacking.insert(*id);

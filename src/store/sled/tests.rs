@@ -74,6 +74,12 @@ fn listed(store: &Store) -> Vec<Option<u64>> {
         .collect()
 }
 
+/// Whether each of the batches has its row in the list, or a later one of its session.
+fn are_listed(store: &Store, mut numbers: std::ops::Range<u64>) -> bool {
+    let rows = listed(store);
+    numbers.all(|number| rows[(number % SESSIONS) as usize] >= Some(number))
+}
+
 /// How many of the batches are there whole; every link must lead to a right blob.
 fn present(store: &Store, numbers: std::ops::Range<u64>) -> Result<usize, StoreError> {
     let mut found = 0;
@@ -246,6 +252,7 @@ fn child_fills(dir: &Path) {
         .count();
     println!("say still {still}");
     println!("say readable {}", present(&store, 0..good).unwrap());
+    println!("say rows {}", are_listed(&store, 0..good));
     let pid = std::process::id().to_string();
     let lifted = Command::new("prlimit")
         .args(["--fsize=unlimited", "--pid", &pid])
@@ -302,10 +309,11 @@ fn nothing_acknowledged_is_lost_to_kills() {
             "batch {number} is lost"
         );
     }
-    let rows = listed(&store);
     for number in &acknowledged {
-        let row = rows[(number % SESSIONS) as usize];
-        assert!(row >= Some(*number), "the row of {number} is lost: {row:?}");
+        assert!(
+            are_listed(&store, *number..number + 1),
+            "the row of {number} is lost"
+        );
     }
     let shared = store.links(&[key(u64::MAX)]).unwrap().remove(0);
     assert!(shared.len() >= acknowledged.len().min(MEMBERS));
@@ -471,6 +479,7 @@ fn a_full_disk_fails_tickets_and_heals_when_there_is_room() {
     assert_eq!(value_of(&said, "degraded"), "false");
     assert_eq!(value_of(&said, "readable"), value_of(&said, "good"));
     assert_eq!(value_of(&said, "kept"), value_of(&said, "good"));
+    assert_eq!(value_of(&said, "rows"), "true");
     if value_of(&said, "lifted") == "true" {
         assert_eq!(value_of(&said, "after"), "20", "{said:?}");
     }
@@ -478,6 +487,7 @@ fn a_full_disk_fails_tickets_and_heals_when_there_is_room() {
     assert_eq!(opened.report.quarantined, None);
     let good: u64 = value_of(&said, "good").parse().unwrap();
     assert_eq!(present(&opened.store, 0..good).unwrap() as u64, good);
+    assert!(are_listed(&opened.store, 0..good));
 }
 
 /// Changes one entry behind the back of a closed store.

@@ -248,7 +248,7 @@ impl Trees {
         })
     }
 
-    /// The position that was noted with the last group.
+    /// The position that was noted last.
     pub(super) fn position(&self, path: &Path) -> Result<Position, StoreError> {
         let value = guarded(path, || self.meta.get("counts"))?;
         let Some(value) = value else {
@@ -354,8 +354,8 @@ impl Trees {
     /// Lets the engine take a step towards giving room back: it moves a page out of a segment that
     /// is mostly replaced, each time that it writes some page anew, and that is at every tenth write
     /// to a page. Values that are written again and again, as packs are, would otherwise be replaced
-    /// faster than their room is used again. The page that is written for this has a tree of its own,
-    /// because a page is copied at each write.
+    /// faster than their room is used again. The page that is written for this has a tree of its own:
+    /// each write copies its page, and this one has a single entry.
     pub(super) fn tidy(&self, path: &Path) -> Result<(), StoreError> {
         guarded(path, || {
             (0..PAGE_WRITES).try_for_each(|n| self.db.insert(TIDIED, &[n]).map(drop))

@@ -164,6 +164,7 @@ fn what_is_removed_in_use_is_made_again_from_what_was_left() {
         copy(&dir, &image);
         let opened = open(&image);
         assert_eq!(present(&opened.store, 0..31), Ok(31), "{gone}");
+        assert!(are_listed(&opened.store, 0..31), "{gone}");
         // Its thread would go on writing to what is removed.
         opened.store.close().unwrap();
         fs::remove_dir_all(&image).unwrap();
