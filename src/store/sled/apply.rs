@@ -17,7 +17,7 @@ use super::writes::Writes;
 use crate::model::Digest;
 
 /// After so many writes the engine is let take a step to give room back.
-const WRITES_A_STEP: usize = 12;
+const WRITES_A_STEP: usize = 48;
 
 /// What a look at a group found, so that putting it needs no second look.
 #[derive(Default)]
