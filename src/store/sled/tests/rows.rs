@@ -22,13 +22,14 @@ fn in_engine(store: &Store, session: u64) -> Option<u64> {
     row.unwrap().map(|row| row.at)
 }
 
+/// How long the committer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until the engine has the row of this time.
 fn until_in_engine(store: &Store, session: u64, at: u64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while in_engine(store, session) != Some(at) {
-        assert!(Instant::now() < deadline, "the engine never gets row {at}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until(store, PATIENCE, |store| {
+        in_engine(store, session) == Some(at)
+    });
 }
 
 #[test]
@@ -111,11 +112,7 @@ fn the_engine_gets_rows_although_nothing_pauses() {
     // The last ones make the archive longer than what follows.
     (1..12).for_each(&mut under_load);
     fs::rename(&dir, scratch.path().join("gone")).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while store.health().wiped == 0 {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until(&store, PATIENCE, |store| store.health().wiped > 0);
     // The archive is short again.
     under_load(12);
     store.close().unwrap();
