@@ -82,7 +82,7 @@ impl Committer {
                 (&mut self.counts, &mut looked),
             )?;
         }
-        self.complete_if_behind(trees)?;
+        self.complete_if_far_behind(trees)?;
         Ok(outcomes)
     }
 

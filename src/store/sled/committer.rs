@@ -241,7 +241,7 @@ impl Committer {
     }
 
     /// Completes the engine if the archive is far ahead of what is durable in it.
-    pub(super) fn complete_if_behind(&mut self, trees: &Trees) -> Result<(), StoreError> {
+    pub(super) fn complete_if_far_behind(&mut self, trees: &Trees) -> Result<(), StoreError> {
         if self.position().archived.saturating_sub(self.flushed) > AHEAD_BYTES {
             self.complete(trees)?;
         }
@@ -258,6 +258,7 @@ impl Committer {
         self.wrote = true;
         trees.sync(path)?;
         self.flushed = position.archived;
+        self.behind = false;
         Ok(())
     }
 
@@ -292,9 +293,7 @@ impl Committer {
         {
             self.append_pending()?;
         }
-        self.complete(trees)?;
-        self.behind = false;
-        Ok(())
+        self.complete(trees)
     }
 
     pub(super) fn broke(&mut self, error: &StoreError) {

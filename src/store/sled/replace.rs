@@ -256,11 +256,13 @@ impl Committer {
 
     /// Decides when files that take too much room are swept again, and what that aims at.
     fn aim_again(&mut self, (aim, today): (u64, u16), removed: Removed) {
-        let most = self.shared.settings.retention.most_bytes;
+        // Without a bound no sweep aims at anything.
+        let Some(most) = self.shared.settings.retention.most_bytes else {
+            return;
+        };
         let archived = self.archive.as_ref().map_or(0, Archive::end);
-        let room = most.map_or(u64::MAX, |most| most.saturating_sub(self.files()));
-        let next = next_aim((aim, most.unwrap_or(u64::MAX), room), removed);
-        (self.sweeps.aim, self.sweeps.fit_from) = match next {
+        let room = most.saturating_sub(self.files());
+        (self.sweeps.aim, self.sweeps.fit_from) = match next_aim((aim, most, room), removed) {
             NextAim::Bound => (None, (0, 0)),
             NextAim::Lower(aim) => (Some(aim), (0, 0)),
             NextAim::After(written) => (None, (today, archived.saturating_add(written))),
