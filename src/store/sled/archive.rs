@@ -116,6 +116,14 @@ impl Archive {
         EntryReader::new(&self.file, from)
     }
 
+    /// Takes off what stands behind a place, which no entry does. If the disk refuses, every later
+    /// reader has to step over it.
+    pub(super) fn cut(&mut self, end: u64) {
+        if end < self.end && self.file.set_len(end).is_ok() {
+            self.end = end;
+        }
+    }
+
     /// How long the archive is, in bytes.
     pub(super) fn end(&self) -> u64 {
         self.end

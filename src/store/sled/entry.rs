@@ -165,6 +165,8 @@ pub(super) enum Scanned {
     Whole(Stamp, Vec<Writes>, Form),
     /// The stamp of an entry that is damaged or partly overwritten.
     Trace(Stamp),
+    /// The stamp of an entry that would end behind the end of the file.
+    CutOff(Stamp),
 }
 
 /// Reads the entries of a file from a place on, and skips everything else.
@@ -173,6 +175,8 @@ pub(super) struct EntryReader<'a> {
     at: u64,
     end: u64,
     sound: bool,
+    /// Where the last entry ends of those that were met and end within the file.
+    met: u64,
 }
 
 impl<'a> EntryReader<'a> {
@@ -188,12 +192,19 @@ impl<'a> EntryReader<'a> {
             at,
             end,
             sound: true,
+            met: at,
         }
     }
 
     /// Whether nothing but whole entries was met, up to the very end.
     pub(super) fn is_sound(&self) -> bool {
         self.sound && self.at == self.end
+    }
+
+    /// Where the last entry ends of those that were met. What follows up to the end of the file, once
+    /// everything was read, is no entry, or the beginning of one.
+    pub(super) fn met(&self) -> u64 {
+        self.met
     }
 
     /// The next entry or trace. `None` at the end of the file.
@@ -208,39 +219,63 @@ impl<'a> EntryReader<'a> {
                 self.at = self.search(self.at + 1)?;
                 continue;
             };
-            if let Some((writes, form)) = self.payload(side, length as usize)? {
-                self.at += (OVERHEAD_BYTES + length as usize) as u64;
-                return Ok(Some(Scanned::Whole(stamp, writes, form)));
-            }
-            // Either the payload is damaged, or this is the end of an entry whose beginning is. The
-            // stamp still tells which groups were written.
+            let length = length as usize;
+            let ends = match side {
+                Side::Head(_) | Side::OldHead => self.at + (OVERHEAD_BYTES + length) as u64,
+                Side::Tail => self.at + STAMP_BYTES as u64,
+            };
+            // The stamp alone tells which groups were written.
+            let trace = if ends > self.end {
+                Scanned::CutOff(stamp)
+            } else {
+                self.met = ends;
+                if let Some((group, form, ended)) = self.payload(&stamp, side, length)? {
+                    self.at = ends;
+                    if !ended {
+                        // The next entry may begin where this one broke off.
+                        self.at -= STAMP_BYTES as u64;
+                        self.sound = false;
+                    }
+                    return Ok(Some(Scanned::Whole(stamp, group, form)));
+                }
+                Scanned::Trace(stamp)
+            };
+            // Either the payload is damaged, or this is the end of an entry whose beginning is.
             self.sound = false;
             self.at += STAMP_BYTES as u64;
-            return Ok(Some(Scanned::Trace(stamp)));
+            return Ok(Some(trace));
         }
         Ok(None)
     }
 
-    /// The writes of the entry at hand, if this is its front and its payload is intact.
-    fn payload(&self, side: Side, length: usize) -> io::Result<Option<(Vec<Writes>, Form)>> {
+    /// The writes of the entry at hand, if this is its front and its payload is intact, and whether
+    /// its last stamp is.
+    fn payload(
+        &self,
+        stamp: &Stamp,
+        side: Side,
+        length: usize,
+    ) -> io::Result<Option<(Vec<Writes>, Form, bool)>> {
         let (read, form) = match side {
             Side::Head(form) => (Writes::read as ReadWrites, form),
             Side::OldHead => (Writes::read_old as ReadWrites, Form::Usual),
             Side::Tail => return Ok(None),
         };
+        let mut bytes = vec![0; CHECKSUM_BYTES + length + STAMP_BYTES];
         let from = self.at + STAMP_BYTES as u64;
-        if from + (CHECKSUM_BYTES + length) as u64 > self.end {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; CHECKSUM_BYTES + length];
         self.file.read_exact_at(&mut bytes, from)?;
-        let Some((sum, payload)) = bytes.split_first_chunk::<CHECKSUM_BYTES>() else {
+        let Some((payload, tail)) = bytes.split_last_chunk() else {
+            return Ok(None);
+        };
+        let Some((sum, payload)) = payload.split_first_chunk::<CHECKSUM_BYTES>() else {
             return Ok(None);
         };
         if XxHash3_128::oneshot(payload).to_le_bytes() != *sum {
             return Ok(None);
         }
-        Ok(read_all(payload, read).map(|writes| (writes, form)))
+        let tail = Stamp::read(tail, from + (CHECKSUM_BYTES + length) as u64);
+        let ended = tail.is_some_and(|(met, ..)| met == *stamp);
+        Ok(read_all(payload, read).map(|group| (group, form, ended)))
     }
 
     /// Where the next stamp may begin, from a place on. The end of the file if there is none.

@@ -104,7 +104,7 @@ impl Committer {
                 return Ok(Loss::default());
             }
             let mut tale = GroupsFound::new(position.group);
-            let replayed = self.replay_archive(trees, &archive, position.archived, &mut tale);
+            let replayed = self.replay_archive(trees, &mut archive, position.archived, &mut tale);
             archive.last = tale.archived;
             self.archive = Some(archive);
             replayed?;
@@ -178,7 +178,7 @@ impl Committer {
     fn replay_archive(
         &mut self,
         trees: &Trees,
-        archive: &Archive,
+        archive: &mut Archive,
         from: u64,
         tale: &mut GroupsFound,
     ) -> Result<(), StoreError> {
@@ -202,8 +202,13 @@ impl Committer {
                     tale.archived(&stamp);
                 }
                 Scanned::Trace(stamp) => tale.trace(&stamp),
+                // A kill cut the write short, so nobody was told that it is durable.
+                Scanned::CutOff(_) => {}
             }
         }
+        // A later entry behind the rest of one that was cut off would look like damage.
+        let met = entries.met();
+        archive.cut(met);
         Ok(())
     }
 
@@ -229,7 +234,7 @@ impl Committer {
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
                 Scanned::Whole(stamp, group, form) => groups.push((stamp, group, form)),
-                Scanned::Trace(stamp) => tale.trace(&stamp),
+                Scanned::Trace(stamp) | Scanned::CutOff(stamp) => tale.trace(&stamp),
             }
         }
         groups.sort_by_key(|(stamp, ..)| stamp.last);

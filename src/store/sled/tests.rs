@@ -12,6 +12,7 @@ use super::super::tests::{config, noise, open, wait};
 use super::super::*;
 use crate::model::{blob_id, dated_id};
 
+mod cuts;
 mod damage;
 mod retention;
 mod rows;

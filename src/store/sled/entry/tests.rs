@@ -63,7 +63,7 @@ fn read_as(bytes: &[u8], form: Form) -> (Vec<(u64, Vec<Writes>)>, u64) {
                 whole.push((met.last, batches));
                 met
             }
-            Scanned::Trace(met) => met,
+            Scanned::Trace(met) | Scanned::CutOff(met) => met,
         };
         assert_eq!(met, stamp(met.last));
         top = top.max(met.last);

@@ -35,6 +35,8 @@ fn a_snapshot_under_load_and_kills_has_all_that_was_acknowledged() {
                     child.kill().unwrap();
                     break;
                 }
+            } else if let Some((_, error)) = line.split_once("say failed ") {
+                panic!("round {round}: {error}");
             }
         }
         child.kill().unwrap();
@@ -51,6 +53,14 @@ fn a_snapshot_under_load_and_kills_has_all_that_was_acknowledged() {
     }
 }
 
+/// Ends the process with the error, because a thread that only panics leaves the other one working.
+fn sound<T>(outcome: Result<T, StoreError>) -> T {
+    outcome.unwrap_or_else(|error| {
+        println!("say failed {error}");
+        std::process::exit(1)
+    })
+}
+
 /// Commits without an end on one thread, and makes snapshots on another: before each it says what was
 /// acknowledged by then.
 pub(super) fn child_makes_snapshots(dir: &Path, from: u64) {
@@ -59,7 +69,7 @@ pub(super) fn child_makes_snapshots(dir: &Path, from: u64) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in from.. {
-                wait(store.commit(numbered(number))).unwrap();
+                sound(wait(store.commit(numbered(number))));
                 last.lock().unwrap().push(number);
             }
         });
@@ -67,7 +77,7 @@ pub(super) fn child_makes_snapshots(dir: &Path, from: u64) {
             std::thread::sleep(Duration::from_millis(15));
             let acknowledged = std::mem::take(&mut *last.lock().unwrap());
             let name = format!("{from}-{number}");
-            store.snapshot(&dir.join("copies").join(&name)).unwrap();
+            sound(store.snapshot(&dir.join("copies").join(&name)));
             for number in acknowledged {
                 println!("say ack {number}");
             }

@@ -1,0 +1,123 @@
+//! Files that end too early, because a kill or the disk cut a write short.
+
+use super::*;
+
+/// Batches of the image, which the engine and the journal hold.
+const BATCHES: u64 = 40;
+
+/// A batch that does not fit into the journal.
+fn through(number: u64) -> Batch {
+    let bytes = noise(number, 70_000);
+    let id = blob_id(&bytes);
+    Batch {
+        blobs: vec![(id, bytes)],
+        ..numbered(number)
+    }
+}
+
+/// A directory as a kill leaves it, and its archive with one more entry, which the kill may cut short.
+struct Killed {
+    scratch: tempfile::TempDir,
+    archive: Vec<u8>,
+    /// Where that entry begins.
+    from: usize,
+}
+
+impl Killed {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = scratch.path().join("data");
+        let store = open(&data).store;
+        (0..BATCHES).for_each(|n| wait(store.commit(numbered(n))).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        (BATCHES..BATCHES + 3).for_each(|n| wait(store.commit(numbered(n))).unwrap());
+        copy(&data, &scratch.path().join("image"));
+        let from = fs::metadata(data.join("archive")).unwrap().len() as usize;
+        wait(store.commit(through(1_000))).unwrap();
+        let archive = fs::read(data.join("archive")).unwrap();
+        store.close().unwrap();
+        Self {
+            scratch,
+            archive,
+            from,
+        }
+    }
+
+    /// The directory with an archive of these bytes.
+    fn with(&self, archive: &[u8]) -> PathBuf {
+        let cut = self.scratch.path().join("cut");
+        let _ = fs::remove_dir_all(&cut);
+        copy(&self.scratch.path().join("image"), &cut);
+        fs::write(cut.join("archive"), archive).unwrap();
+        cut
+    }
+}
+
+#[test]
+fn an_entry_that_a_kill_cut_short_is_neither_damage_nor_loss() {
+    let killed = Killed::new();
+    let (whole, from) = (&killed.archive, killed.from);
+    let length = whole.len() - from;
+    let ends = [
+        0,
+        1,
+        51,
+        52,
+        53,
+        4_096,
+        65_536,
+        length - 53,
+        length - 52,
+        length - 1,
+        length,
+    ];
+    let zeros = [&whole[..from], &[0; 4_096]].concat();
+    let cuts = ends.iter().map(|end| whole[..from + end].to_vec());
+    for archive in cuts.chain([zeros]) {
+        let story = format!("{} of {length} bytes", archive.len() - from);
+        let data = killed.with(&archive);
+        // Each start appends what the journal has, behind what the kill left.
+        for again in 0..3 {
+            let opened = open(&data);
+            assert_eq!(opened.report.lost, Loss::default(), "{story}, {again}");
+            let store = opened.store;
+            let last = BATCHES + 3 + again;
+            assert_eq!(present(&store, 0..last), Ok(last as usize), "{story}");
+            wait(store.commit(numbered(last))).unwrap();
+            let copies = data.join(format!("copy-{again}"));
+            store
+                .snapshot(&copies)
+                .unwrap_or_else(|error| panic!("{story}: {error}"));
+            let copied = open(&copies).store;
+            assert_eq!(
+                present(&copied, 0..last + 1),
+                Ok(last as usize + 1),
+                "{story}"
+            );
+            copied.close().unwrap();
+            fs::remove_dir_all(&copies).unwrap();
+            store.close().unwrap();
+            // Whatever the engine has comes from the archive.
+            fs::remove_dir_all(data.join("sled")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_archive_that_lost_its_end_is_made_up_for_or_told() {
+    let killed = Killed::new();
+    let image = killed.scratch.path().join("image");
+    let whole = fs::read(image.join("archive")).unwrap();
+    // The journal has groups behind those that the archive has.
+    for part in 1..40 {
+        let data = killed.with(&whole[..whole.len() * part / 40]);
+        let opened = open(&data);
+        let found = present(&opened.store, 0..BATCHES + 3).unwrap() as u64;
+        let lost = opened.report.lost.records();
+        assert!(
+            found == BATCHES + 3 || lost > 0,
+            "{found} at {part}, {lost} told"
+        );
+        opened.store.close().unwrap();
+    }
+}
