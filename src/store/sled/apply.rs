@@ -16,9 +16,6 @@ use super::trees::{Counts, Trees};
 use super::writes::Writes;
 use crate::model::Digest;
 
-/// After so many writes the engine is let take a step to give room back.
-const WRITES_A_STEP: usize = 48;
-
 /// What a look at a group found, so that putting it needs no second look.
 #[derive(Default)]
 pub(super) struct Looked {
@@ -238,9 +235,7 @@ impl Trees {
             }
         }
         let wrote = new.blobs.len() + new.links.len() + new.rows.len();
-        for _ in 0..wrote.div_ceil(WRITES_A_STEP) {
-            self.tidy(path)?;
-        }
+        self.tidy(path, wrote)?;
         Ok(new)
     }
 }

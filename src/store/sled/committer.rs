@@ -24,8 +24,9 @@ use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
 use crate::model::Digest;
 
-/// About how many engine operations a group may have. More would only delay its first batch.
-const GROUP_OPERATIONS: usize = 256;
+/// About how many engine operations a group may have. Each group waits for the disk once, and more
+/// would only delay its first batch.
+const GROUP_OPERATIONS: usize = 512;
 /// How long no batch must have come before the engine is flushed.
 const FLUSH_AFTER: Duration = Duration::from_millis(50);
 /// How far the archive may run ahead of the engine's last flush. This much is read again after a

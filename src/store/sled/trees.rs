@@ -18,6 +18,7 @@
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::sled::{Db, Tree};
@@ -46,6 +47,8 @@ const DAYLESS: u8 = 2;
 const TIDIED: &str = "tidied";
 /// After so many writes to a page the engine writes it anew.
 const PAGE_WRITES: u8 = 11;
+/// After so many writes the engine is let take a step to give room back.
+const WRITES_A_STEP: usize = 12;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -119,6 +122,8 @@ pub(super) struct Trees {
     /// the disk.
     log: File,
     db: Db,
+    /// How many writes there were since the engine took its last step.
+    since_step: AtomicUsize,
     /// The keys under which values are sealed.
     seals: Seals,
 }
@@ -189,6 +194,7 @@ impl Trees {
             meta: tree("meta")?,
             log,
             db,
+            since_step: AtomicUsize::new(0),
             seals: settings.seals.clone(),
         };
         trees.check_format(path, settings.clock.today())?;
@@ -351,14 +357,18 @@ impl Trees {
         Ok(bytes.map(Age::read).unwrap_or_default())
     }
 
-    /// Lets the engine take a step towards giving room back: it moves a page out of a segment that
-    /// is mostly replaced, each time that it writes some page anew, and that is at every tenth write
-    /// to a page. Values that are written again and again, as packs are, would otherwise be replaced
-    /// faster than their room is used again. The page that is written for this has a tree of its own:
-    /// each write copies its page, and this one has a single entry.
-    pub(super) fn tidy(&self, path: &Path) -> Result<(), StoreError> {
+    /// Lets the engine give room back for as much as was written: it moves a page out of a segment
+    /// that is mostly replaced, each time that it writes some page anew, and that is at every tenth
+    /// write to a page. Values that are written again and again, as packs are, would otherwise be
+    /// replaced faster than their room is used again. The page that is written for this has a tree of
+    /// its own: each write copies its page, and this one has a single entry.
+    pub(super) fn tidy(&self, path: &Path, writes: usize) -> Result<(), StoreError> {
+        let since = self.since_step.load(Ordering::Relaxed) + writes;
+        self.since_step
+            .store(since % WRITES_A_STEP, Ordering::Relaxed);
         guarded(path, || {
-            (0..PAGE_WRITES).try_for_each(|n| self.db.insert(TIDIED, &[n]).map(drop))
+            let mut writes = (0..since / WRITES_A_STEP).flat_map(|_| 0..PAGE_WRITES);
+            writes.try_for_each(|n| self.db.insert(TIDIED, &[n]).map(drop))
         })
     }
 
