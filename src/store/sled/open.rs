@@ -151,7 +151,7 @@ impl DataDirectory {
             ..OpenReport::default()
         };
         let opened = self.attempt(settings, last, mark.map(|mark| mark.counts));
-        let (trees, checked) = match opened {
+        let (trees, mut checked) = match opened {
             Err(error) if is_damage(&error) => {
                 report.reason = Some(error.to_string());
                 let (trees, mut checked) = self.mend(settings, &mut report)?;
@@ -164,6 +164,10 @@ impl DataDirectory {
             }
             other => other?,
         };
+        if matches!(last, LastStop::Unclean | LastStop::Suspect) {
+            // A log that is damaged may open as it was before the damage, and so without a trace of it.
+            checked.before.get_or_insert_default();
+        }
         report.checked = checked.read;
         files::remove(&self.dir, SUSPECT_FILE).map_err(self.error("cleaning"))?;
         report.closed = std::mem::take(&mut privacy.mended);

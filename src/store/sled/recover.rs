@@ -124,9 +124,9 @@ impl Committer {
         self.group = tale.top.max(held.group);
         self.behind = true;
         let mut loss = told(tale, lacking);
-        if before.is_some() && held.counts == Counts::default() {
-            // Nobody knows how much it was, but an engine that was damaged held something.
-            loss.writes = loss.writes.max(1);
+        if before.is_some() && loss.records() == 0 {
+            // Nobody knows how much it was: the damage may have brought back an older account.
+            loss.writes = 1;
         }
         Ok(loss)
     }
