@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::super::error::StoreError;
 use super::age::Age;
+use super::archive::Archive;
 use super::committer::{Committer, Tickets};
 use super::entry::Form;
 use super::packs::Places;
@@ -71,13 +72,10 @@ impl Committer {
         self.append_pending()?;
         tickets.send(&outcomes);
         self.counts = before;
-        for writes in &mut group {
-            self.let_wait(std::mem::take(&mut writes.rows));
-            trees.put(
-                shared.place.engine(),
-                writes,
-                (&mut self.counts, &mut looked),
-            )?;
+        let rows = group.iter_mut().flat_map(|writes| writes.rows.drain(..));
+        self.let_wait(rows);
+        for writes in &group {
+            self.put_looked(trees, writes, &mut looked)?;
         }
         self.complete_if_far_behind(trees)?;
         Ok(outcomes)
@@ -184,12 +182,21 @@ impl Committer {
 
     /// Writes to the engine. Returns what was new.
     pub(super) fn put(&mut self, trees: &Trees, stored: &Writes) -> Result<Writes, StoreError> {
-        let looked = &mut Looked::default();
-        trees.put(
-            self.shared.place.engine(),
-            stored,
-            (&mut self.counts, looked),
-        )
+        self.put_looked(trees, stored, &mut Looked::default())
+    }
+
+    /// The same after a look at what is written.
+    fn put_looked(
+        &mut self,
+        trees: &Trees,
+        stored: &Writes,
+        looked: &mut Looked,
+    ) -> Result<Writes, StoreError> {
+        let path = self.shared.place.engine();
+        let new = trees.put(path, stored, (&mut self.counts, looked))?;
+        let archive = self.archive.as_ref().map_or(0, Archive::end);
+        trees.tidy(path, new.entries(), archive)?;
+        Ok(new)
     }
 }
 
@@ -234,8 +241,6 @@ impl Trees {
                 new.rows.push(listed.clone());
             }
         }
-        let wrote = new.blobs.len() + new.links.len() + new.rows.len();
-        self.tidy(path, wrote)?;
         Ok(new)
     }
 }

@@ -4,7 +4,8 @@
 //! form. Never read while the engine is well, and never changed but by appending.
 
 use std::fs::{self, File};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::super::error::StoreError;
@@ -100,8 +101,7 @@ impl Archive {
         let writes = (std::slice::from_ref(writes), Form::Usual);
         let entry = entry(self.end, usize::MAX, stamp, writes);
         let entry = entry.ok_or_else(|| io::Error::other("more at once than an entry holds"))?;
-        (&self.file).seek(SeekFrom::Start(self.end))?;
-        (&self.file).write_all(&entry)?;
+        self.file.write_all_at(&entry, self.end)?;
         self.end += entry.len() as u64;
         Ok(())
     }

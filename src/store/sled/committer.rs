@@ -31,7 +31,7 @@ const GROUP_OPERATIONS: usize = 512;
 const FLUSH_AFTER: Duration = Duration::from_millis(50);
 /// How far the archive may run ahead of the engine's last flush. This much is read again after a
 /// kill, and an engine that is opened again on a full disk must have room for it.
-const AHEAD_BYTES: u64 = 256 << 10;
+const AHEAD_BYTES: u64 = 512 << 10;
 
 /// A batch on its way to disk.
 pub(super) struct Job {

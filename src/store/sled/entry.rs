@@ -137,7 +137,9 @@ pub(super) fn entry(
         Form::Stored => (SEALED_HEAD, SEALED_TAIL),
     };
     let front = STAMP_BYTES + CHECKSUM_BYTES;
-    let mut entry = vec![0; front];
+    let about: usize = group.iter().map(Writes::size).sum();
+    let mut entry = Vec::with_capacity(front + about.min(room) + STAMP_BYTES);
+    entry.resize(front, 0);
     for writes in group {
         if entry.len() + STAMP_BYTES + writes.size() > room {
             return None;

@@ -28,7 +28,7 @@ impl Committer {
     /// Keeps rows in memory until the engine is completed. A row costs the engine three writes, and a
     /// busy session gets its next one before that, which replaces this one. Nothing is lost with the
     /// memory, because the journal or the archive has each row.
-    pub(super) fn let_wait(&mut self, rows: Vec<Listed>) {
+    pub(super) fn let_wait(&mut self, rows: impl IntoIterator<Item = Listed>) {
         let mut overlay = self.shared.overlay.lock();
         for listed in rows {
             let waiting = self.rows.get(&listed.session);

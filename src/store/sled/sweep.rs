@@ -260,8 +260,10 @@ impl Fresh {
         }
         let engine = self.place.engine();
         let looked = &mut Looked::default();
-        self.trees
+        let new = self
+            .trees
             .put(engine, &writes, (&mut self.counts, looked))?;
+        self.trees.tidy(engine, new.entries(), self.archive.end())?;
         // The engine uses the room of what it replaced again only after a flush.
         self.unflushed += writes.size();
         if self.unflushed >= FLUSH_BYTES {

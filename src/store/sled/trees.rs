@@ -47,8 +47,10 @@ const DAYLESS: u8 = 2;
 const TIDIED: &str = "tidied";
 /// After so many writes to a page the engine writes it anew.
 const PAGE_WRITES: u8 = 11;
-/// After so many writes the engine is let take a step to give room back.
+/// After so many writes the engine is let take a step to give room back, if its log is long.
 const WRITES_A_STEP: usize = 12;
+/// By how much the log may be longer than the archive before it counts as long.
+const SLACK_BYTES: u64 = 16 << 20;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -84,7 +86,7 @@ pub(super) struct Checked {
     pub(super) counted: bool,
     /// How many entries were read.
     pub(super) read: u64,
-    /// What a damaged engine held, if this one was made from what was left of it: nothing if neither
+    /// What a damaged engine held, if this one is, or may be, what was left of it: nothing if neither
     /// its own account nor the last stop says how much.
     pub(super) before: Option<Position>,
 }
@@ -357,17 +359,24 @@ impl Trees {
         Ok(bytes.map(Age::read).unwrap_or_default())
     }
 
-    /// Lets the engine give room back for as much as was written: it moves a page out of a segment
+    /// Lets the engine give room back while its log is longer than the archive, which has every value
+    /// once, and some slack, and for as much as was written. The engine moves a page out of a segment
     /// that is mostly replaced, each time that it writes some page anew, and that is at every tenth
     /// write to a page. Values that are written again and again, as packs are, would otherwise be
     /// replaced faster than their room is used again. The page that is written for this has a tree of
     /// its own: each write copies its page, and this one has a single entry.
-    pub(super) fn tidy(&self, path: &Path, writes: usize) -> Result<(), StoreError> {
+    pub(super) fn tidy(&self, path: &Path, writes: usize, archive: u64) -> Result<(), StoreError> {
         let since = self.since_step.load(Ordering::Relaxed) + writes;
         self.since_step
             .store(since % WRITES_A_STEP, Ordering::Relaxed);
+        let steps = since / WRITES_A_STEP;
+        // A length that can't be read is taken for long.
+        let length = || self.log.metadata().map_or(u64::MAX, |log| log.len());
+        if steps == 0 || length() <= archive.saturating_add(SLACK_BYTES) {
+            return Ok(());
+        }
         guarded(path, || {
-            let mut writes = (0..since / WRITES_A_STEP).flat_map(|_| 0..PAGE_WRITES);
+            let mut writes = (0..steps).flat_map(|_| 0..PAGE_WRITES);
             writes.try_for_each(|n| self.db.insert(TIDIED, &[n]).map(drop))
         })
     }

@@ -69,10 +69,12 @@ impl Writes {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.blobs.is_empty()
-            && self.links.is_empty()
-            && self.named.is_empty()
-            && self.rows.is_empty()
+        self.entries() == 0
+    }
+
+    /// How many blobs, links, names and rows there are.
+    pub(super) fn entries(&self) -> usize {
+        self.blobs.len() + self.links.len() + self.named.len() + self.rows.len()
     }
 
     /// The bytes of all blobs and rows, and a little for each link and each name. Not more than the
