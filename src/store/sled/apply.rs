@@ -75,7 +75,7 @@ impl Committer {
         let rows = group.iter_mut().flat_map(|writes| writes.rows.drain(..));
         self.let_wait(rows);
         for writes in &group {
-            self.put_looked(trees, writes, &mut looked)?;
+            self.put_looked(trees, writes, (&mut looked, self.archive_length()))?;
         }
         self.complete_if_far_behind(trees)?;
         Ok(outcomes)
@@ -182,19 +182,23 @@ impl Committer {
 
     /// Writes to the engine. Returns what was new.
     pub(super) fn put(&mut self, trees: &Trees, stored: &Writes) -> Result<Writes, StoreError> {
-        self.put_looked(trees, stored, &mut Looked::default())
+        let archive = self.archive_length();
+        self.put_looked(trees, stored, (&mut Looked::default(), archive))
     }
 
-    /// The same after a look at what is written.
-    fn put_looked(
+    fn archive_length(&self) -> u64 {
+        self.archive.as_ref().map_or(0, Archive::end)
+    }
+
+    /// The same after a look at what is written, beside an archive of this length.
+    pub(super) fn put_looked(
         &mut self,
         trees: &Trees,
         stored: &Writes,
-        looked: &mut Looked,
+        (looked, archive): (&mut Looked, u64),
     ) -> Result<Writes, StoreError> {
         let path = self.shared.place.engine();
         let new = trees.put(path, stored, (&mut self.counts, looked))?;
-        let archive = self.archive.as_ref().map_or(0, Archive::end);
         trees.tidy(path, new.entries(), archive)?;
         Ok(new)
     }

@@ -1,7 +1,8 @@
 //! A second copy of everything that was ever stored. What the engine loses is restored from here,
 //! and damage to the archive does not reach the engine. Owns the file `archive`: entries (see
 //! [`super::entry`]), one behind the other, each with the new writes of some groups in their stored
-//! form. Never read while the engine is well, and never changed but by appending.
+//! form. Never read while the engine is well, and never changed but by appending, and by cutting off
+//! what was not appended to its end.
 
 use std::fs::{self, File};
 use std::io;
@@ -111,15 +112,17 @@ impl Archive {
         self.file.sync_all()
     }
 
-    /// The entries from a place on.
-    pub(super) fn entries(&self, from: u64) -> io::Result<EntryReader<'_>> {
-        EntryReader::new(&self.file, from)
+    /// The entries from a place on. The file may be longer than the archive, if the disk refused to
+    /// make it shorter after an append that failed.
+    pub(super) fn entries(&self, from: u64) -> EntryReader<'_> {
+        EntryReader::between(&self.file, from, self.end)
     }
 
-    /// Takes off what stands behind a place, which no entry does. If the disk refuses, every later
-    /// reader has to step over it.
+    /// Cuts the file at `end`. The caller knows that no whole entry stands behind it. If the disk
+    /// refuses, every later reader has to step over what is there.
     pub(super) fn cut(&mut self, end: u64) {
-        if end < self.end && self.file.set_len(end).is_ok() {
+        let longer = self.file.metadata().is_ok_and(|file| file.len() > end);
+        if longer && self.file.set_len(end).is_ok() {
             self.end = end;
         }
     }

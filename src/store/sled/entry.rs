@@ -179,6 +179,8 @@ pub(super) struct EntryReader<'a> {
     sound: bool,
     /// Where the last entry ends of those that were met and end within the file.
     met: u64,
+    /// Where the last stamp stands of an entry that would end behind the end of the file.
+    cut_off: Option<u64>,
 }
 
 impl<'a> EntryReader<'a> {
@@ -195,6 +197,7 @@ impl<'a> EntryReader<'a> {
             end,
             sound: true,
             met: at,
+            cut_off: None,
         }
     }
 
@@ -203,10 +206,35 @@ impl<'a> EntryReader<'a> {
         self.sound && self.at == self.end
     }
 
-    /// Where the last entry ends of those that were met. What follows up to the end of the file, once
-    /// everything was read, is no entry, or the beginning of one.
-    pub(super) fn met(&self) -> u64 {
-        self.met
+    /// Whether something stands behind the last entry, once everything was read.
+    pub(super) fn has_rest(&self) -> bool {
+        self.met < self.end
+    }
+
+    /// Where an entry begins that was not written to its end, once everything was read. `None` if the
+    /// file ends with an entry, or with something else than a write that broke off leaves: the
+    /// beginning of an entry, or zeros.
+    pub(super) fn unfinished(&self) -> io::Result<Option<u64>> {
+        let rest = self.end.saturating_sub(self.met);
+        let begins = self.cut_off == Some(self.met) || rest < STAMP_BYTES as u64;
+        let unfinished = rest > 0 && (begins || self.is_zero(self.met)?);
+        Ok(unfinished.then_some(self.met))
+    }
+
+    /// Whether there are only zeros from a place on.
+    fn is_zero(&self, mut from: u64) -> io::Result<bool> {
+        let mut window = vec![0; SEARCH_BYTES];
+        while from < self.end {
+            let length = usize::try_from(self.end - from).unwrap_or(SEARCH_BYTES);
+            let part = window.get_mut(..length.min(SEARCH_BYTES));
+            let part = part.unwrap_or_default();
+            self.file.read_exact_at(part, from)?;
+            if part.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            from += part.len() as u64;
+        }
+        Ok(true)
     }
 
     /// The next entry or trace. `None` at the end of the file.
@@ -228,6 +256,7 @@ impl<'a> EntryReader<'a> {
             };
             // The stamp alone tells which groups were written.
             let trace = if ends > self.end {
+                self.cut_off = Some(self.at);
                 Scanned::CutOff(stamp)
             } else {
                 self.met = ends;

@@ -150,6 +150,8 @@ impl DataDirectory {
             clean: matches!(last, LastStop::None | LastStop::Clean),
             ..OpenReport::default()
         };
+        // A directory that a first start left without a log never held anything.
+        let held = self.log_len().is_ok_and(|log| log > 0);
         let opened = self.attempt(settings, last, mark.map(|mark| mark.counts));
         let (trees, mut checked) = match opened {
             Err(error) if is_damage(&error) => {
@@ -164,7 +166,7 @@ impl DataDirectory {
             }
             other => other?,
         };
-        if matches!(last, LastStop::Unclean | LastStop::Suspect) {
+        if held && matches!(last, LastStop::Unclean | LastStop::Suspect) {
             // A log that is damaged may open as it was before the damage, and so without a trace of it.
             checked.before.get_or_insert_default();
         }

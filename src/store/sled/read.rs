@@ -1,7 +1,8 @@
 //! What readers ask of the store: waiting writes and the engine together. Owns that nothing is
 //! missed that moves from one to the other meanwhile. Never writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -89,27 +90,27 @@ impl SledStore {
         most: usize,
     ) -> Result<Vec<Listed>, StoreError> {
         // The overlay comes first, as in `links`.
-        let mut waiting = self.shared.overlay.lock().rows();
+        let mut newest = self.shared.overlay.lock().rows();
+        let waited: Vec<Digest> = newest.keys().copied().collect();
         self.shared.read(|trees, path| {
-            let mut rows = BTreeMap::new();
-            // Of a row that waits the session may have an older one in the engine, which is left
-            // out.
-            for listed in trees.rows_before(path, before, most.saturating_add(waiting.len()))? {
-                match waiting.get(&listed.session) {
-                    Some(newer) if newer.replaces(&listed) => {}
-                    _ => {
-                        rows.insert(listed.place(), listed);
-                    }
+            let rows = trees.rows_before(path, before, most.saturating_add(waited.len()))?;
+            // A row that waited may be in the engine by now, or may have been replaced there, behind
+            // the place that was read.
+            let moved = waited.iter().map(|session| trees.row(path, session));
+            let moved: Result<Vec<_>, _> = moved.collect();
+            for listed in rows.into_iter().chain(moved?.into_iter().flatten()) {
+                let known = newest.get(&listed.session);
+                if known.is_none_or(|known| listed.replaces(known)) {
+                    newest.insert(listed.session, listed);
                 }
             }
-            for listed in std::mem::take(&mut waiting).into_values() {
-                let old = trees.row(path, &listed.session)?;
-                let newest = old.is_none_or(|old| !old.replaces(&listed));
-                if newest && before.is_none_or(|before| listed.place() < before) {
-                    rows.insert(listed.place(), listed);
-                }
-            }
-            Ok(rows.into_values().rev().take(most).collect())
+            let rows = newest.into_values();
+            let mut rows: Vec<Listed> = rows
+                .filter(|listed| before.is_none_or(|before| listed.place() < before))
+                .collect();
+            rows.sort_unstable_by_key(|listed| Reverse(listed.place()));
+            rows.truncate(most);
+            Ok(rows)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Brings an engine up to what the archive and the journal hold, and finds out what none of the
-//! three has. Owns the count of what is lost. Reads both files past damage, and never reports a
-//! write as lost that one of them has.
+//! three has. Owns the count of what is lost. Reads both files past damage, and never counts a write
+//! as lost that one of them has. Where something may be lost and nothing tells what, it says one.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use super::super::batch::Batch;
 use super::super::codec;
 use super::super::error::StoreError;
 use super::super::report::Loss;
+use super::apply::Looked;
 use super::archive::Archive;
 use super::committer::Committer;
 use super::entry::{Form, Scanned, Stamp};
@@ -104,15 +105,22 @@ impl Committer {
                 return Ok(Loss::default());
             }
             let mut tale = GroupsFound::new(position.group);
-            let replayed = self.replay_archive(trees, &mut archive, position.archived, &mut tale);
+            let from = position.archived;
+            let replayed = self.replay_archive(trees, &mut archive, (from, clean), &mut tale);
             archive.last = tale.archived;
+            let cut = before.is_some_and(|before| before.archived > archive.end());
             self.archive = Some(archive);
-            replayed?;
+            let rest = replayed?;
             let lacking = self.lacking(tale.expected);
             self.replay_journal(trees, &mut tale)?;
             self.group = tale.top;
             self.behind = true;
-            return Ok(told(tale, lacking));
+            let mut loss = told(tale, lacking);
+            if (rest || cut) && loss.records() == 0 {
+                // Nobody knows how much stood where the archive ends too early.
+                loss.writes = 1;
+            }
+            return Ok(loss);
         }
         let mut tale = GroupsFound::new(position.group);
         self.replay_old(trees)?;
@@ -140,7 +148,7 @@ impl Committer {
         // The archive comes before the journal: its groups are older.
         let mut held = Vec::new();
         if let Some(archive) = &self.archive {
-            let mut entries = archive.entries(position.archived).map_err(failed)?;
+            let mut entries = archive.entries(position.archived);
             while let Some(found) = entries.next().map_err(failed)? {
                 let Scanned::Whole(_, group, _) = found else {
                     continue;
@@ -175,21 +183,24 @@ impl Committer {
         Ok(writes)
     }
 
+    /// Returns whether the archive ends with something that no kill left there. `clean` says that the
+    /// store did not stop by one: if it has nothing of the archive then, the archive was put there.
     fn replay_archive(
         &mut self,
         trees: &Trees,
         archive: &mut Archive,
-        from: u64,
+        (from, clean): (u64, bool),
         tale: &mut GroupsFound,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let dir = self.shared.place.dir().to_owned();
         let failed = |error| StoreError::io("reading the archive in", &dir, &error);
-        let mut entries = archive.entries(from).map_err(failed)?;
+        let mut entries = archive.entries(from);
         while let Some(found) = entries.next().map_err(failed)? {
             match found {
                 Scanned::Whole(stamp, group, _) => {
                     for writes in &group {
-                        self.put(trees, writes)?;
+                        let looked = &mut Looked::default();
+                        self.put_looked(trees, writes, (looked, archive.end()))?;
                     }
                     if !self.counted {
                         // The engine may have had some of it already without having noted it. A
@@ -202,14 +213,18 @@ impl Committer {
                     tale.archived(&stamp);
                 }
                 Scanned::Trace(stamp) => tale.trace(&stamp),
-                // A kill cut the write short, so nobody was told that it is durable.
+                // If a kill cut the write short, nobody was told that it is durable.
                 Scanned::CutOff(_) => {}
             }
         }
+        let rest = entries.has_rest();
+        if clean && from == 0 {
+            return Ok(rest);
+        }
         // A later entry behind the rest of one that was cut off would look like damage.
-        let met = entries.met();
-        archive.cut(met);
-        Ok(())
+        let unfinished = entries.unfinished().map_err(failed)?;
+        archive.cut(unfinished.unwrap_or(archive.end()));
+        Ok(false)
     }
 
     /// How much less the engine has than was expected.

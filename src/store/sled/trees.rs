@@ -50,7 +50,7 @@ const PAGE_WRITES: u8 = 11;
 /// After so many writes the engine is let take a step to give room back, if its log is long.
 const WRITES_A_STEP: usize = 12;
 /// By how much the log may be longer than the archive before it counts as long.
-const SLACK_BYTES: u64 = 16 << 20;
+pub(super) const SLACK_BYTES: u64 = 16 << 20;
 /// How often the engine's file lock is tried, and how long apart. The engine's threads may hold it
 /// for a moment after a store of this process was dropped.
 const LOCK_TRIES: u32 = 200;
@@ -86,8 +86,8 @@ pub(super) struct Checked {
     pub(super) counted: bool,
     /// How many entries were read.
     pub(super) read: u64,
-    /// What a damaged engine held, if this one is, or may be, what was left of it: nothing if neither
-    /// its own account nor the last stop says how much.
+    /// What a damaged engine held: nothing if neither its own account nor the last stop says how
+    /// much. `None` if this one is not what was left of a damaged one, and can't be.
     pub(super) before: Option<Position>,
 }
 
@@ -359,10 +359,10 @@ impl Trees {
         Ok(bytes.map(Age::read).unwrap_or_default())
     }
 
-    /// Lets the engine give room back while its log is longer than the archive, which has every value
-    /// once, and some slack, and for as much as was written. The engine moves a page out of a segment
-    /// that is mostly replaced, each time that it writes some page anew, and that is at every tenth
-    /// write to a page. Values that are written again and again, as packs are, would otherwise be
+    /// Lets the engine give room back, a step for some writes, while its log is longer than the archive
+    /// and some slack. The archive has every value once. The engine moves a page out of a segment that
+    /// is mostly replaced, each time that it writes some page anew, and that is at every tenth write to
+    /// a page. Values that are written again and again, as packs are, would otherwise be
     /// replaced faster than their room is used again. The page that is written for this has a tree of
     /// its own: each write copies its page, and this one has a single entry.
     pub(super) fn tidy(&self, path: &Path, writes: usize, archive: u64) -> Result<(), StoreError> {

@@ -103,21 +103,83 @@ fn an_entry_that_a_kill_cut_short_is_neither_damage_nor_loss() {
     }
 }
 
+/// How many of the batches a directory has, and how much it says is lost.
+fn found_and_told(data: &Path, batches: &[Batch]) -> (usize, u64) {
+    let opened = open(data);
+    let ids: Vec<_> = batches.iter().map(|batch| batch.blobs[0].0).collect();
+    let found = opened.store.blobs(&ids).unwrap();
+    opened.store.close().unwrap();
+    let found = found.iter().filter(|blob| blob.is_some()).count();
+    (found, opened.report.lost.records())
+}
+
+/// A copy of an archive, without an engine, was not cut short by a kill. Neither was what the journal
+/// goes on from.
 #[test]
 fn an_archive_that_lost_its_end_is_made_up_for_or_told() {
-    let killed = Killed::new();
-    let image = killed.scratch.path().join("image");
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, image) = (scratch.path().join("data"), scratch.path().join("image"));
+    let batches: Vec<Batch> = (0..12).map(through).chain((12..16).map(numbered)).collect();
+    let store = open(&data).store;
+    for batch in &batches {
+        wait(store.commit(batch.clone())).unwrap();
+    }
+    copy(&data, &image);
+    store.close().unwrap();
     let whole = fs::read(image.join("archive")).unwrap();
-    // The journal has groups behind those that the archive has.
-    for part in 1..40 {
-        let data = killed.with(&whole[..whole.len() * part / 40]);
-        let opened = open(&data);
-        let found = present(&opened.store, 0..BATCHES + 3).unwrap() as u64;
-        let lost = opened.report.lost.records();
+    let cut = scratch.path().join("cut");
+    for part in 1..24 {
+        let archive = &whole[..whole.len() * part / 24];
+        copy(&image, &cut);
+        fs::write(cut.join("archive"), archive).unwrap();
+        let (found, told) = found_and_told(&cut, &batches);
         assert!(
-            found == BATCHES + 3 || lost > 0,
-            "{found} at {part}, {lost} told"
+            found == batches.len() || told > 0,
+            "{found} at {part}, killed"
         );
-        opened.store.close().unwrap();
+        fs::remove_dir_all(&cut).unwrap();
+        fs::create_dir_all(&cut).unwrap();
+        fs::write(cut.join("archive"), archive).unwrap();
+        let (found, told) = found_and_told(&cut, &batches);
+        assert!(
+            found < batches.len() && told > 0,
+            "{found} at {part}, alone"
+        );
+        assert_eq!(found_and_told(&cut, &batches), (found, 0), "told twice");
+        fs::remove_dir_all(&cut).unwrap();
+    }
+}
+
+#[test]
+fn what_is_no_archive_is_left_as_it_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("archive");
+    let foreign = noise(1, 5_000);
+    fs::write(&path, &foreign).unwrap();
+    assert_eq!(found_and_told(scratch.path(), &[numbered(1)]), (0, 1));
+    assert!(fs::read(&path).unwrap().starts_with(&foreign));
+}
+
+#[test]
+fn a_damaged_log_without_an_archive_is_told_and_an_empty_one_is_not() {
+    for empty in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let (data, image) = (scratch.path().join("data"), scratch.path().join("image"));
+        let store = open(&data).store;
+        (0..30).for_each(|n| wait(store.commit(through(n))).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        copy(&data, &image);
+        store.close().unwrap();
+        fs::remove_file(image.join("archive")).unwrap();
+        fs::remove_file(image.join("journal")).unwrap();
+        let log = image.join("sled/db");
+        if empty {
+            fs::write(&log, "").unwrap();
+        } else {
+            flip(&log, fs::metadata(&log).unwrap().len() / 2, 2_000);
+        }
+        let batches: Vec<Batch> = (0..30).map(through).collect();
+        let (found, told) = found_and_told(&image, &batches);
+        assert_eq!(told > 0, !empty, "{found} found, {told} told");
     }
 }
