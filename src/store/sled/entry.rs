@@ -211,9 +211,8 @@ impl<'a> EntryReader<'a> {
         self.met < self.end
     }
 
-    /// Where an entry begins that was not written to its end, once everything was read. `None` if the
-    /// file ends with an entry, or with something else than a write that broke off leaves: the
-    /// beginning of an entry, or zeros.
+    /// Where a write begins that broke off, once everything was read. It leaves the beginning of an
+    /// entry, or zeros. `None` if the file ends with an entry, or with anything else.
     pub(super) fn unfinished(&self) -> io::Result<Option<u64>> {
         let rest = self.end.saturating_sub(self.met);
         let begins = self.cut_off == Some(self.met) || rest < STAMP_BYTES as u64;

@@ -113,8 +113,8 @@ fn found_and_told(data: &Path, batches: &[Batch]) -> (usize, u64) {
     (found, opened.report.lost.records())
 }
 
-/// A copy of an archive, without an engine, was not cut short by a kill. Neither was what the journal
-/// goes on from.
+/// What is missing is told where no kill can have cut the archive short: without an engine, because
+/// then the archive is a copy, and before groups that the journal has.
 #[test]
 fn an_archive_that_lost_its_end_is_made_up_for_or_told() {
     let scratch = tempfile::tempdir().unwrap();
