@@ -90,8 +90,7 @@ impl Archive {
             Ok(()) => self.last = stamp.last,
             Err(_) => {
                 self.end = end;
-                // A partial entry would only make every later reader step over it.
-                let _ = self.file.set_len(end);
+                self.cut(end);
             }
         }
         written

@@ -179,8 +179,6 @@ pub(super) struct EntryReader<'a> {
     sound: bool,
     /// Where the last entry ends of those that were met and end within the file.
     met: u64,
-    /// Where the last stamp stands of an entry that would end behind the end of the file.
-    cut_off: Option<u64>,
 }
 
 impl<'a> EntryReader<'a> {
@@ -197,7 +195,6 @@ impl<'a> EntryReader<'a> {
             end,
             sound: true,
             met: at,
-            cut_off: None,
         }
     }
 
@@ -215,8 +212,14 @@ impl<'a> EntryReader<'a> {
     /// entry, or zeros. `None` if the file ends with an entry, or with anything else.
     pub(super) fn unfinished(&self) -> io::Result<Option<u64>> {
         let rest = self.end.saturating_sub(self.met);
-        let begins = self.cut_off == Some(self.met) || rest < STAMP_BYTES as u64;
-        let unfinished = rest > 0 && (begins || self.is_zero(self.met)?);
+        let unfinished = if rest < STAMP_BYTES as u64 {
+            rest > 0
+        } else {
+            // The stamp of an entry that ends within the file would have been met.
+            let mut bytes = [0; STAMP_BYTES];
+            self.file.read_exact_at(&mut bytes, self.met)?;
+            Stamp::read(&bytes, self.met).is_some() || self.is_zero(self.met)?
+        };
         Ok(unfinished.then_some(self.met))
     }
 
@@ -255,7 +258,6 @@ impl<'a> EntryReader<'a> {
             };
             // The stamp alone tells which groups were written.
             let trace = if ends > self.end {
-                self.cut_off = Some(self.at);
                 Scanned::CutOff(stamp)
             } else {
                 self.met = ends;

@@ -115,12 +115,8 @@ impl Committer {
             self.replay_journal(trees, &mut tale)?;
             self.group = tale.top;
             self.behind = true;
-            let mut loss = told(tale, lacking);
-            if (rest || cut) && loss.records() == 0 {
-                // Nobody knows how much stood where the archive ends too early.
-                loss.writes = 1;
-            }
-            return Ok(loss);
+            // Nobody knows how much stood where the archive ends too early.
+            return Ok(told(tale, lacking, rest || cut));
         }
         let mut tale = GroupsFound::new(position.group);
         self.replay_old(trees)?;
@@ -131,12 +127,8 @@ impl Committer {
         tale.counted(held.group);
         self.group = tale.top.max(held.group);
         self.behind = true;
-        let mut loss = told(tale, lacking);
-        if before.is_some() && loss.records() == 0 {
-            // Nobody knows how much it was: the damage may have brought back an older account.
-            loss.writes = 1;
-        }
-        Ok(loss)
+        // The damage may have brought back an older account.
+        Ok(told(tale, lacking, before.is_some()))
     }
 
     /// What the archive and the journal hold and an engine may lack, with decoded blobs. Writes
@@ -312,13 +304,18 @@ impl Committer {
     }
 }
 
-/// What is lost. Groups in the archive are not lost if the engine has as much as it had then.
-fn told(tale: GroupsFound, lacking: Counts) -> Loss {
+/// What is lost. Groups in the archive are not lost if the engine has as much as it had then. Where
+/// something is missing of which nothing tells how much it was, it is one write at least.
+fn told(tale: GroupsFound, lacking: Counts, missing: bool) -> Loss {
     let Counts { blobs, links, .. } = lacking;
     let from = if blobs + links > 0 { 0 } else { tale.archived };
-    Loss {
+    let loss = Loss {
         writes: tale.missing(from),
         blobs,
         links,
+    };
+    if missing && loss.records() == 0 {
+        return Loss { writes: 1, ..loss };
     }
+    loss
 }

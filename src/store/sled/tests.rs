@@ -66,6 +66,16 @@ fn numbered(number: u64) -> Batch {
     }
 }
 
+/// A batch that does not fit into the journal: one blob and nothing else.
+fn through(number: u64) -> Batch {
+    let bytes = noise(number, 70_000);
+    let id = blob_id(&bytes);
+    Batch {
+        blobs: vec![(id, bytes)],
+        ..Batch::default()
+    }
+}
+
 /// The latest time that the list has of each session, by their numbers.
 fn listed(store: &Store) -> Vec<Option<u64>> {
     let rows = store.sessions(None, usize::MAX).unwrap();

@@ -5,58 +5,20 @@ use super::*;
 /// Batches of the image, which the engine and the journal hold.
 const BATCHES: u64 = 40;
 
-/// A batch that does not fit into the journal.
-fn through(number: u64) -> Batch {
-    let bytes = noise(number, 70_000);
-    let id = blob_id(&bytes);
-    Batch {
-        blobs: vec![(id, bytes)],
-        ..numbered(number)
-    }
-}
-
-/// A directory as a kill leaves it, and its archive with one more entry, which the kill may cut short.
-struct Killed {
-    scratch: tempfile::TempDir,
-    archive: Vec<u8>,
-    /// Where that entry begins.
-    from: usize,
-}
-
-impl Killed {
-    fn new() -> Self {
-        let scratch = tempfile::tempdir().unwrap();
-        let data = scratch.path().join("data");
-        let store = open(&data).store;
-        (0..BATCHES).for_each(|n| wait(store.commit(numbered(n))).unwrap());
-        std::thread::sleep(Duration::from_millis(300));
-        (BATCHES..BATCHES + 3).for_each(|n| wait(store.commit(numbered(n))).unwrap());
-        copy(&data, &scratch.path().join("image"));
-        let from = fs::metadata(data.join("archive")).unwrap().len() as usize;
-        wait(store.commit(through(1_000))).unwrap();
-        let archive = fs::read(data.join("archive")).unwrap();
-        store.close().unwrap();
-        Self {
-            scratch,
-            archive,
-            from,
-        }
-    }
-
-    /// The directory with an archive of these bytes.
-    fn with(&self, archive: &[u8]) -> PathBuf {
-        let cut = self.scratch.path().join("cut");
-        let _ = fs::remove_dir_all(&cut);
-        copy(&self.scratch.path().join("image"), &cut);
-        fs::write(cut.join("archive"), archive).unwrap();
-        cut
-    }
-}
-
 #[test]
 fn an_entry_that_a_kill_cut_short_is_neither_damage_nor_loss() {
-    let killed = Killed::new();
-    let (whole, from) = (&killed.archive, killed.from);
+    // A directory as a kill leaves it, and its archive with one more entry, which the kill cuts short.
+    let scratch = tempfile::tempdir().unwrap();
+    let [data, image, cut] = ["data", "image", "cut"].map(|name| scratch.path().join(name));
+    let store = open(&data).store;
+    (0..BATCHES).for_each(|n| wait(store.commit(numbered(n))).unwrap());
+    std::thread::sleep(Duration::from_millis(300));
+    (BATCHES..BATCHES + 3).for_each(|n| wait(store.commit(numbered(n))).unwrap());
+    copy(&data, &image);
+    let from = fs::metadata(data.join("archive")).unwrap().len() as usize;
+    wait(store.commit(through(1_000))).unwrap();
+    let whole = fs::read(data.join("archive")).unwrap();
+    store.close().unwrap();
     let length = whole.len() - from;
     let ends = [
         0,
@@ -75,16 +37,17 @@ fn an_entry_that_a_kill_cut_short_is_neither_damage_nor_loss() {
     let cuts = ends.iter().map(|end| whole[..from + end].to_vec());
     for archive in cuts.chain([zeros]) {
         let story = format!("{} of {length} bytes", archive.len() - from);
-        let data = killed.with(&archive);
+        copy(&image, &cut);
+        fs::write(cut.join("archive"), archive).unwrap();
         // Each start appends what the journal has, behind what the kill left.
         for again in 0..3 {
-            let opened = open(&data);
+            let opened = open(&cut);
             assert_eq!(opened.report.lost, Loss::default(), "{story}, {again}");
             let store = opened.store;
             let last = BATCHES + 3 + again;
             assert_eq!(present(&store, 0..last), Ok(last as usize), "{story}");
             wait(store.commit(numbered(last))).unwrap();
-            let copies = data.join(format!("copy-{again}"));
+            let copies = cut.join(format!("copy-{again}"));
             store
                 .snapshot(&copies)
                 .unwrap_or_else(|error| panic!("{story}: {error}"));
@@ -98,8 +61,9 @@ fn an_entry_that_a_kill_cut_short_is_neither_damage_nor_loss() {
             fs::remove_dir_all(&copies).unwrap();
             store.close().unwrap();
             // Whatever the engine has comes from the archive.
-            fs::remove_dir_all(data.join("sled")).unwrap();
+            fs::remove_dir_all(cut.join("sled")).unwrap();
         }
+        fs::remove_dir_all(&cut).unwrap();
     }
 }
 

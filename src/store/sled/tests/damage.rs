@@ -410,14 +410,6 @@ fn one_flipped_bit_behind_a_kill_is_healed_or_told() {
 #[test]
 fn what_damage_takes_is_told_where_no_archive_has_it() {
     const BATCHES: u64 = 90;
-    let through = |n: u64| {
-        let bytes = noise(n, 70_000);
-        let id = blob_id(&bytes);
-        Batch {
-            blobs: vec![(id, bytes)],
-            ..Batch::default()
-        }
-    };
     for (name, batch) in [
         ("journal", &numbered as &dyn Fn(u64) -> Batch),
         ("through", &through),
