@@ -10,8 +10,8 @@ COPY . .
 # The caches live outside the layers: a second build compiles what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin plimsoll \
-    && cp target/release/plimsoll /plimsoll \
+    cargo build --profile dist --locked --bin plimsoll \
+    && cp target/dist/plimsoll /plimsoll \
     && strip /plimsoll \
     && mkdir /empty
 
