@@ -19,7 +19,7 @@ pictures:
 serve *flags:
     cargo run --release -- serve {{flags}}
 
-# Every package, from one release build, in target/dist; half an hour (docs/dist.md).
+# Every package, from one compilation, in target/dist; half an hour (docs/dist.md).
 dist *flags:
     packaging/build {{flags}}
 
@@ -30,6 +30,11 @@ walk *flags:
 # The size of the binary, and the memory of a server at its start and after a hundred turns.
 sizes what="target/dist":
     packaging/sizes {{what}}
+
+# README's commands from a clean clone, in an empty HOME; `tests/readme/run --all` compiles there too.
+readme:
+    cargo build --bin plimsoll
+    tests/readme/run --binary target/debug/plimsoll
 
 # Rust's tests; `just test store::` runs those whose name holds `store::`.
 test *filter:
