@@ -14,6 +14,7 @@ use crate::commit::Floor;
 use crate::config::{Config, Flags};
 use crate::replay::source::{self, Source};
 use crate::replay::{Annotate, Options, Pricing, TraceError};
+use crate::tokens::ReasoningBack;
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.
@@ -66,6 +67,11 @@ pub struct LabArgs {
     /// a model.
     #[arg(long, default_value = "ideal", value_name = "NAME")]
     prices: String,
+    /// What the provider demands of reasoning: none, calls (it comes back with its calls) or bound (a pass
+    /// ends all that stands behind its first change) [default: as the model that gives the prices].
+    #[arg(long, value_name = "RULE",
+          value_parser = PossibleValuesParser::new(ReasoningBack::WORDS.iter().map(|(word, _)| *word)))]
+    family: Option<String>,
     /// How many sessions are played at once [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -141,9 +147,15 @@ impl LabArgs {
         let Budget {
             admit, keep, rungs, ..
         } = set;
+        let mut pricing = Pricing::named(&self.prices)?;
+        let mut rules = ReasoningBack::WORDS.iter();
+        let rule = rules.find(|(word, _)| self.family.as_deref() == Some(*word));
+        if let Some((_, rule)) = rule {
+            pricing.family.reasoning_back = *rule;
+        }
         Ok(Options {
             min_tokens: self.min_tokens,
-            pricing: Pricing::named(&self.prices)?,
+            pricing,
             annotate: how.map_or(default.annotate, |(_, how)| *how),
             habits: Habits {
                 alone: self.alone,

@@ -15,8 +15,8 @@ use crate::history::Readers;
 use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
-    AcceptedCredentials, ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live,
-    ServingSettings, SessionAsk, ShownContent, Windows,
+    ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live, Proven, ServingSettings,
+    SessionAsk, ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name};
 use crate::store::{self, Keepsake, OpenedStore, Store};
@@ -67,7 +67,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
             ..Default::default()
         },
         watched: App::watched_in(config.server.cache_memory),
-        accepted: AcceptedCredentials::by(config.upstream.base_url.as_str()),
+        proven: Proven::by(config.upstream.base_url.as_str()),
         readers: Readers::of(&opened.store),
         store: Arc::new(opened.store),
         learned: Learned::default(),

@@ -63,6 +63,8 @@ pub struct Growth {
     pub read: f64,
     /// Price of a token written to the cache, relative to a plain one.
     pub write: f64,
+    /// What the thoughts are worth that a pass ends, in plain tokens.
+    pub thoughts: f64,
 }
 
 /// With fewer turns of data `Auto` takes its default.
@@ -103,7 +105,7 @@ fn auto(min_floor: f64, growth: &Growth) -> f64 {
 }
 
 /// The input cost for each turn of holding a session between a floor and the ceiling, in plain
-/// tokens (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`.
+/// tokens (design §6): `r(L + nΔ/2) + wΔ + (L − P)(w − r)/n`, and a share of the thoughts that each pass ends.
 #[expect(
     clippy::cast_precision_loss,
     reason = "token counts are far below 2^52"
@@ -114,7 +116,7 @@ fn cost(floor: f64, per_turn: f64, growth: &Growth) -> f64 {
     let turns = ((high - low) / per_turn).max(1.0);
     growth.read * (low + turns * per_turn / 2.0)
         + growth.write * per_turn
-        + (low - protected).max(0.0) * (growth.write - growth.read) / turns
+        + ((low - protected).max(0.0) * (growth.write - growth.read) + growth.thoughts) / turns
 }
 
 /// What is known of the provider's cache when a request arrives.
@@ -146,6 +148,16 @@ pub fn is_worth(freed: u64, ceiling: u64) -> bool {
     freed * 20 >= ceiling
 }
 
+/// Whether a pass while the cache is cold pays for the thoughts that it ends: what it frees need not be written.
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "token counts are far below 2^52"
+)]
+pub fn pays_for_thoughts(freed: u64, write: f64, thoughts: f64) -> bool {
+    freed as f64 * write >= thoughts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +169,7 @@ mod tests {
             per_turn,
             read: 0.1,
             write: 1.25,
+            thoughts: 0.0,
         }
     }
 
@@ -195,6 +208,24 @@ mod tests {
             ),
             80_000
         );
+    }
+
+    #[test]
+    fn thoughts_that_a_pass_ends_make_passes_deeper_and_free_ones_rarer() {
+        let config = FloorSettings {
+            min_floor: 0.3,
+            ..FloorSettings::default()
+        };
+        let with = |thoughts| Growth {
+            thoughts,
+            ..growth(Some(1500.0))
+        };
+        let chosen = |thoughts| floor(config, &with(thoughts));
+        let (none, some, many) = (chosen(0.0), chosen(50_000.0), chosen(500_000.0));
+        assert!(none >= some && some > many, "{none} {some} {many}");
+        assert!(pays_for_thoughts(0, 1.25, 0.0));
+        assert!(pays_for_thoughts(8_000, 1.25, 10_000.0));
+        assert!(!pays_for_thoughts(7_999, 1.25, 10_000.0));
     }
 
     #[test]

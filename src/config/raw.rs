@@ -127,6 +127,10 @@ pub struct RawBudget {
     pub unmet: Option<String>,
     /// Whether the paper's rule holds for episodes that never end.
     pub strict_active: Option<bool>,
+    /// `keep_until_refused` or `strip`.
+    pub thoughts: Option<String>,
+    /// A share.
+    pub thought_value: Option<f64>,
     /// Names of policies as a list, or as one text joined by `+`.
     #[serde(alias = "policy")]
     pub policies: Option<Value>,

@@ -230,6 +230,15 @@ pub(super) fn fraction(part: f64) -> Result<f64, String> {
     }
 }
 
+/// Reads a share of something, which may be none of it.
+pub(super) fn share(part: f64) -> Result<f64, String> {
+    if (0.0..=1.0).contains(&part) {
+        Ok(part)
+    } else {
+        Err("must be a share from 0 to 1".to_owned())
+    }
+}
+
 /// Reads when the guidance comes in.
 pub(super) fn guide_at(share: f64) -> Result<f64, String> {
     if (0.0..=1.0).contains(&share) {

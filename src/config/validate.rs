@@ -13,7 +13,8 @@ use super::raw::{
 use super::readers::{
     address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
     fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
-    rung_policy, seal_key, seal_keys, server_urls, size, store_bytes, tenant_key, timeout, word,
+    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, tenant_key, timeout,
+    word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
@@ -25,7 +26,8 @@ use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
     Budget, CacheSettings, DelimiterSettings, FilterRole, KeepErrors, KeepSettings, Mode, Offer,
-    ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, ToolClasses, Unmet,
+    ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts, ToolClasses,
+    Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -284,6 +286,13 @@ impl Check<'_> {
             )
         });
         take!(self, (section): raw.strict_active => budget.strict_active, Ok);
+        self.set(
+            &key("thoughts"),
+            raw.thoughts,
+            &mut budget.thoughts,
+            |text| word(&text, Thoughts::WORDS),
+        );
+        take!(self, (section): raw.thought_value => budget.thought_value, share);
         take!(self, (section): raw.policies => budget.ladder, ladder);
         self.set(&key("order"), raw.order, &mut budget.order, |text| {
             word(&text, Order::WORDS)

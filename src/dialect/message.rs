@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 use twox_hash::XxHash3_128;
 
-use crate::model::raw::{self, RawError};
+use super::json;
+use crate::model::raw::{self, Object, RawError};
 use crate::model::{CallId, Digest, Role};
 
 /// Why a message could not be read. The request then goes upstream as it came.
@@ -174,6 +175,21 @@ pub fn canonical_part(raw: &[u8]) -> Cow<'_, [u8]> {
         }
         _ => Cow::Borrowed(raw),
     }
+}
+
+/// A digest of the tools that a model is offered, by value and whatever their order. A tool that is loaded
+/// later counts once a message refers to it.
+#[must_use]
+pub fn canonical_tools(tools: &[u8]) -> Digest {
+    let deferred = |raw: &[u8]| {
+        let object = Object::parse(raw).ok();
+        object.is_some_and(|object| object.raw("defer_loading") == Some(b"true"))
+    };
+    let elements = json::elements(tools).filter(|raw| !deferred(raw));
+    let mut parts: Vec<Cow<'_, [u8]>> = elements.map(canonical_part).collect();
+    parts.sort_unstable();
+    let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
+    Digest::of(&parts)
 }
 
 fn sorted(value: &Value) -> Vec<u8> {

@@ -5,6 +5,7 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
+use super::edit::AssistantEdit;
 use super::messages::message_list::MessageList;
 use super::responses::Echo;
 use super::responses::input_list::InputList;
@@ -12,7 +13,7 @@ use super::responses::request::References;
 use super::splice::Splice;
 use super::{chat, messages, responses};
 use crate::model::raw::{Edit, Object};
-use crate::model::{Dialect, Rope};
+use crate::model::{Dialect, Role, Rope};
 
 pub use super::list::UpstreamView;
 pub use super::request_fields::{Limit, RequestError, RequestFields, Unmanaged};
@@ -143,6 +144,40 @@ impl Request {
             FormatPart::Responses(_) => Splice::Responses(InputList::new(self)),
             FormatPart::Messages(hosts) => Splice::Messages(MessageList::new(self, hosts)),
         }
+    }
+
+    /// The body without the thoughts of its answers. `None` if there are none.
+    #[must_use]
+    pub fn without_thoughts(&self) -> Option<Rope> {
+        let edit = AssistantEdit {
+            drop_reasoning: true,
+            ..AssistantEdit::default()
+        };
+        let mut list = self.splice();
+        let mut any = false;
+        for at in 0..self.messages.len() {
+            let unit = self.message(at);
+            let said = self.dialect.parse(unit).ok();
+            let said = said.filter(|said| said.role == Role::Assistant);
+            let less = said.and_then(|_| self.dialect.assistant(unit, &edit));
+            match less.filter(|less| less != unit) {
+                None => list.client(at),
+                Some(less) => {
+                    any = true;
+                    // A message that was nothing but thoughts is left out.
+                    if !less.is_empty() {
+                        list.edited(at, &less);
+                    }
+                }
+            }
+        }
+        let rewrite = Rewrite {
+            view: list.close(),
+            tools: None,
+            ask_usage: false,
+            limit: None,
+        };
+        any.then(|| self.with(rewrite))
     }
 
     /// The body with another view, other tools and what the upstream must be told besides.

@@ -263,6 +263,7 @@ fn pass(
         Payload::Streamed(Leftover::new(body, cap).boxed())
     };
     Untouched {
+        conversation: None,
         method,
         asked,
         headers,

@@ -25,13 +25,15 @@ label_set!(
         Hidden => "hidden",
         /// Hidden tools in the tools array.
         Tools => "tools",
+        /// Reasoning that stands behind something other than what its model had before it.
+        Thoughts => "thoughts",
     }
 );
 
 /// A set of kinds of edits. Records keep it as a list of words; words of newer versions are dropped
 /// when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Edits(u8);
+pub struct Edits(u16);
 
 impl Edits {
     /// Whether it has no member.
@@ -77,7 +79,7 @@ impl Edits {
     }
 }
 
-fn bit(kind: EditKind) -> u8 {
+fn bit(kind: EditKind) -> u16 {
     1 << kind as u8
 }
 

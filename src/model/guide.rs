@@ -28,6 +28,12 @@ pub enum Given {
 }
 
 impl Guide {
+    /// Nothing yet.
+    pub const WAITING: Self = Self {
+        waited: true,
+        given: Given::No,
+    };
+
     /// Whether the model is not asked to mark its work yet.
     #[must_use]
     pub fn is_waiting(self) -> bool {

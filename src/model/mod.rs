@@ -43,7 +43,7 @@ pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
 pub use numbers::{grouped, share_tokens};
 pub use pins::{MOST_PINS, PinMove, PinOutcome, Pins};
 pub use record::{
-    Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
+    BoundTo, Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
     SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;

@@ -146,6 +146,18 @@ pub struct StoredHop {
     /// What the pass before this hop did. None if there was none, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<Box<PassFacts>>,
+    /// What its reasoning is bound to. None without reasoning, and for models that don't bind theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_to: Option<Box<BoundTo>>,
+}
+
+/// What a model had before it when it thought. Its provider takes the thought back only behind the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundTo {
+    /// The digest of tools, system text and messages, thoughts left out.
+    pub prefix: Digest,
+    /// The prefix of the thought before it in that request; none if it was the first.
+    pub thought: Option<Digest>,
 }
 
 impl StoredHop {
@@ -329,6 +341,7 @@ mod tests {
             usage: None,
             left: Vec::new(),
             pass: None,
+            bound_to: None,
         };
         TurnRecord {
             parent: Parent::Root,
@@ -424,6 +437,20 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&pinning).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, pinning);
+    }
+
+    #[test]
+    fn a_record_of_bound_thoughts_is_written_as_its_fixture_and_read_back() {
+        let mut thinking = newest();
+        thinking.hops[0].bound_to = Some(Box::new(BoundTo {
+            prefix: Digest([5; 32]),
+            thought: Some(Digest([6; 32])),
+        }));
+        thinking.without = Edits::from_iter([crate::model::EditKind::Thoughts]);
+        let fixture = include_bytes!("../../tests/fixtures/records/v11-bound.bin");
+        assert_eq!(rmp_serde::to_vec_named(&thinking).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, thinking);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use std::mem::size_of;
 
 use super::{
-    CallShape, Effect, HiddenCall, Kept, PassFacts, Shape, StoredHop, TurnFacts, TurnRecord,
+    BoundTo, CallShape, Effect, HiddenCall, Kept, PassFacts, Shape, StoredHop, TurnFacts,
+    TurnRecord,
 };
 
 /// Bytes that an allocation of so many bytes takes: allocators round up.
@@ -90,6 +91,10 @@ impl StoredHop {
                 let held = all(&pass.held, |(name, _, _)| text(name));
                 block(size_of::<PassFacts>()) + text(&pass.trigger) + held
             })
+            + self
+                .bound_to
+                .as_ref()
+                .map_or(0, |_| block(size_of::<BoundTo>()))
     }
 }
 

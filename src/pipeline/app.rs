@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::task::TaskTracker;
 
-use super::accepted_credentials::AcceptedCredentials;
 use super::active_sessions::ActiveSessions;
 use super::asked::Asked;
 use super::bodies::Bodies;
@@ -14,6 +13,7 @@ use super::erasing::Erasing;
 use super::find::Paths;
 use super::learned::Learned;
 use super::live::Live;
+use super::proven::Proven;
 use super::settings::ServingSettings;
 use super::windows::Windows;
 use crate::history::Readers;
@@ -42,8 +42,8 @@ pub struct App {
     pub store: Arc<Store>,
     /// The records of turns that are only watched, in memory. The oldest are dropped first.
     pub watched: Arc<Store>,
-    /// Credentials that the upstream has accepted.
-    pub accepted: AcceptedCredentials,
+    /// What the upstream has shown for good.
+    pub proven: Proven,
     /// Runs look-ups in the store off the async workers.
     pub readers: Readers,
     /// What the upstream was found to refuse.

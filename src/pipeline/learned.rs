@@ -1,13 +1,13 @@
 //! Learns which kinds of edits an upstream refuses, for each tenant and model. Learns only from
-//! what happened to views: one was refused, and the same view without some edits was accepted.
-//! Keeps this until the process ends. Records keep for good what their session knew. Never sends
-//! anything.
+//! what happened to views: one was refused, and the same view without some edits was accepted; or it was
+//! refused in words that no other refusal has. Keeps this until the process ends. Records keep for good what
+//! their session knew. Never sends anything.
 
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
 use serde_json::Value;
 
-use crate::model::{Dialect, EditKind, Edits, TenantId};
+use crate::model::{Dialect, Digest, EditKind, Edits, TenantId};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const MODELS_HELD: usize = 4_096;
@@ -27,6 +27,10 @@ const JSON_DEPTH: usize = 8;
 const TELLING_MEMBERS: [&str; 10] = [
     "message", "param", "code", "type", "error", "errors", "detail", "msg", "loc", "raw",
 ];
+
+/// The words of a refusal of thoughts that something changed before. No other refusal has them
+/// (`platform.claude.com/docs/en/build-with-claude/preserved-thinking`).
+const BOUND: &str = "bound to a different conversation";
 
 /// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
 /// first. Refusals name fields of the wire format, whatever the language of their text.
@@ -64,8 +68,13 @@ const HIDDEN_TOOL_NAMES: &[&str] = &[
     "plimsoll_",
 ];
 
-/// The first kind among `among` that a refusal names.
-fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
+/// Whether a refusal is of thoughts that something changed before.
+pub(super) fn refuses_thoughts(refusal: &[u8]) -> bool {
+    said(refusal).contains(BOUND)
+}
+
+/// The texts of a refusal, in lower case.
+fn said(refusal: &[u8]) -> String {
     let text = match serde_json::from_slice::<Value>(refusal) {
         Ok(value) => {
             let mut text = String::new();
@@ -74,7 +83,12 @@ fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
         }
         Err(_) => String::from_utf8_lossy(refusal).into_owned(),
     };
-    let text = text.to_lowercase();
+    text.to_lowercase()
+}
+
+/// The first kind among `among` that a refusal names.
+fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
+    let text = said(refusal);
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let found = KIND_WORDS
         .iter()
@@ -121,6 +135,16 @@ impl TenantModel {
             dialect,
             model,
         }
+    }
+
+    /// A digest of all three.
+    pub(super) fn digest(&self) -> Digest {
+        let tenant = self.tenant.0.as_bytes();
+        Digest::of(&[
+            tenant,
+            self.dialect.name().as_bytes(),
+            self.model.as_bytes(),
+        ])
     }
 }
 
@@ -214,6 +238,21 @@ impl Learned {
         let known = self.0.lock();
         let habits = known.get(whose).copied();
         habits.unwrap_or_default().without
+    }
+
+    /// Learns that the upstream refuses thoughts that something changed before. One refusal that says so is
+    /// enough, whatever was accepted before.
+    pub(super) fn binds(&self, whose: &TenantModel) -> Edits {
+        let thoughts = Edits::from_iter([EditKind::Thoughts]);
+        self.at(whose, |habits| habits.learn(thoughts));
+        thoughts
+    }
+
+    /// Whether the upstream accepted a view with such an edit.
+    pub(super) fn has_accepted(&self, whose: &TenantModel, kind: EditKind) -> bool {
+        let known = self.0.lock();
+        let habits = known.get(whose).copied();
+        habits.unwrap_or_default().accepted.has(kind)
     }
 
     /// The edits to suspect after a view with `edits` was refused. That is the kind that the

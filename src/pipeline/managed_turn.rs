@@ -17,6 +17,7 @@ use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
 use super::ledger_input::answer_sizes;
+use super::proven::Fact;
 use super::record_place::RecordPlace;
 use super::reporter::Reporter;
 use super::request::TurnRequest;
@@ -239,6 +240,30 @@ impl ManagedTurn {
         let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         self.state.go_without(edits, &tools)?;
         self.reporter.prepare(&mut self.state, &tools, None)
+    }
+
+    /// Prepares the hop in hand again, without thoughts that lost their place, or without any.
+    ///
+    /// # Errors
+    /// [`MiddleError`] if the middle fails.
+    pub(super) fn prepare_without_thoughts(
+        &mut self,
+        app: &App,
+        all: bool,
+    ) -> Result<Prepared, MiddleError> {
+        if all {
+            self.state.end_thoughts(&self.prepared.view);
+        }
+        self.prepare_without(app, Edits::from_iter([EditKind::Thoughts]))
+    }
+
+    /// Notes that the upstream refuses thoughts that something changed before, for all sessions with the model.
+    pub(super) fn teach_bound(&mut self, app: &App) {
+        let whose = self.whose();
+        self.teach(app.learned.binds(&whose));
+        if self.state.terms.mode == Mode::Manage {
+            app.proven.note(&app.store, Fact::Binds(&whose));
+        }
     }
 
     /// The prepared hop with the client's headers, ready to be sent.

@@ -27,12 +27,11 @@
 //!    them.
 //!
 //! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
-//! among it, what the process knows of windows (`windows`), of credentials (`accepted_credentials`), of
-//! sessions in use (`active_sessions`), of their newest requests (`bodies`), of what an operator asked of
-//! them (`asked`), and of sessions that were erased while turns were under way (`erasing`). `live` tells
-//! those who look on what happens.
+//! among it, what the process knows of windows (`windows`), of credentials and of models that bind their
+//! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`), of what
+//! an operator asked of them (`asked`), and of sessions that were erased while turns were under way
+//! (`erasing`). `live` tells those who look on what happens.
 
-mod accepted_credentials;
 mod active_sessions;
 mod app;
 mod asked;
@@ -51,6 +50,7 @@ mod live;
 mod managed_turn;
 mod open;
 mod opening;
+mod proven;
 mod record_place;
 mod refer;
 mod reporter;
@@ -61,6 +61,7 @@ mod settings;
 mod standing;
 mod stored_content;
 mod unary;
+mod unpack;
 mod watch;
 mod windows;
 
@@ -71,7 +72,6 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
 
-pub use accepted_credentials::AcceptedCredentials;
 pub use active_sessions::ActiveSessions;
 pub use app::App;
 pub use asked::{Asked, SessionAsk, TooManyAsks};
@@ -82,6 +82,7 @@ pub use forward::forward;
 pub use kept_headers::KeptHeaders;
 pub use learned::Learned;
 pub use live::{Counted, Happened, Listening, Live, LiveEvent};
+pub use proven::Proven;
 pub use reporter::Reporter;
 pub use request::{Identity, SessionHeaders, Standing, TurnRequest, Untouched};
 pub use settings::{ServingSettings, ShownContent, StreamSettings};

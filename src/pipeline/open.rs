@@ -12,16 +12,17 @@ use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
 use super::managed_turn::{ManagedTurn, over_budget};
 use super::opening::{Opening, Stop, Trust, look_up, stage};
+use super::proven::Fact;
 use super::record_place::{self, RecordPlace};
 use super::refer::{self, LookedUp, Referred};
 use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
-use super::standing::trust;
+use super::standing::{is_proven, trust};
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::history::{FindError, Patience, Reads};
-use crate::model::{Head, Role, Scope, Shape, TenantId};
+use crate::model::{EditKind, Head, Role, Scope, Shape, TenantId};
 use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -105,7 +106,10 @@ pub(super) async fn open(
     }
     // A request that needed no disk is ready by now.
     let read = match step {
-        Ok(OpeningStep::Ready(ready)) => return opening.resolve(Ok(*ready)),
+        Ok(OpeningStep::Ready(ready)) => {
+            let (opening, ready) = heed(app, opening, *ready).await?;
+            return opening.resolve(ready);
+        }
         Err(stop) => return opening.resolve(Err(stop)),
         // An expanded request cannot contain further references.
         Ok(OpeningStep::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
@@ -120,8 +124,44 @@ pub(super) async fn open(
         Err(stop) => return opening.resolve(Err(stop)),
     };
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path);
-    let (opening, ready) = stage(app, opening, go_on).await?;
+    let (opening, ready) = match stage(app, opening, go_on).await? {
+        (opening, Ok(ready)) => heed(app, opening, ready).await?,
+        stopped => stopped,
+    };
     opening.resolve(ready)
+}
+
+/// Prepares a hop again whose view has thoughts that lost their place, if another process or an earlier one
+/// has seen the upstream refuse such thoughts of its model.
+async fn heed(
+    app: &Arc<App>,
+    mut opening: Opening,
+    ready: FirstHop,
+) -> Result<(Opening, Result<FirstHop, Stop>), ProxyError> {
+    let (state, prepared, place, _) = &ready;
+    let whose = TenantModel::new(place.tenant, state.request.dialect, &state.request.model);
+    let risks = prepared.edits.has(EditKind::Thoughts) && state.terms.mode == Mode::Manage;
+    if !risks || app.learned.has_accepted(&whose, EditKind::Thoughts) {
+        return Ok((opening, Ok(ready)));
+    }
+    let key = app.proven.key(Fact::Binds(&whose));
+    if !is_proven(app, &mut opening, key).await {
+        return Ok((opening, Ok(ready)));
+    }
+    let thoughts = app.learned.binds(&whose);
+    let again = move |app: &App, opening: &mut Opening| {
+        let (mut state, _, place, family) = ready;
+        state.know(thoughts);
+        let (dialect, profile) = (state.request.dialect, state.terms.profile.clone());
+        let tools = app.tools(&family, place.tenant, dialect, profile.as_deref());
+        let reporter = &mut opening.reporter;
+        let prepared = reporter.prepare(&mut state, &tools, None);
+        let prepared = prepared.map_err(|error| Stop::Fail(FailedStage::of(&error)))?;
+        reporter.prepared(&state, &prepared);
+        decide(&state, &prepared, opening.request.purpose)?;
+        Ok((state, prepared, place, family))
+    };
+    stage(app, opening, again).await
 }
 
 /// Puts what a request refers to into it. The request then goes on as if it had come that way. If
@@ -397,6 +437,7 @@ fn ready(
     let known = app.learned.without(&whose);
     let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
+    state.strip_if_asked(&family);
     let session = record_place::session(&place, &state);
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();

@@ -22,6 +22,8 @@ pub struct Untouched {
     pub headers: HeaderMap,
     /// The client's body.
     pub payload: Payload,
+    /// The conversation in it, with the format: of a request to a managed path, read whole.
+    pub conversation: Option<(Dialect, Bytes)>,
 }
 
 /// A request to manage, with its whole body.
@@ -69,6 +71,7 @@ impl TurnRequest {
             asked: self.asked.clone(),
             headers: self.headers.to_map(),
             payload: Payload::Whole(self.raw.clone().into()),
+            conversation: Some((self.dialect, self.body.clone())),
         }
     }
 }

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
+use super::learned::refuses_thoughts;
 use super::managed_turn::ManagedTurn;
 use super::record_place;
 use crate::dialect::Purpose;
@@ -19,7 +20,7 @@ use crate::turn::state::Prepared;
 use crate::upstream::{self, ResponseBody};
 
 /// How many bytes of a refusal are read to find out why.
-const REFUSAL_BYTES: usize = 1 << 20;
+pub(super) const REFUSAL_BYTES: usize = 1 << 20;
 
 /// Whether a refusal says that the prompt was too long for the model.
 pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool {
@@ -117,6 +118,10 @@ pub(super) async fn send_another_view(
             HopAnswer::Refused(refusal) => refusal,
         },
     };
+    let refusal = match send_without_thoughts(app, turn, refusal).await? {
+        HopAnswer::Accepted(response) => return Ok(HopAnswer::Accepted(response)),
+        HopAnswer::Refused(refusal) => refusal,
+    };
     let refusal = match send_without_suspects(app, turn, &refusal).await {
         None => refusal,
         Some(answer) => match HopAnswer::of(answer?).await? {
@@ -148,6 +153,39 @@ async fn send_without_exchange(
     let without = turn.prepare(app, None).ok()?;
     turn.reporter.retried(RetryReason::Edits);
     Some(send_anew(app, turn, without).await)
+}
+
+/// Sends a refused view without thoughts, if it was refused for thoughts that something changed before: first
+/// without those that lost their place as far as the records tell, then without any. The user pays nothing for
+/// the refusal, and that one teaches the rule.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
+async fn send_without_thoughts(
+    app: &App,
+    turn: &mut ManagedTurn,
+    mut refusal: Refusal,
+) -> Result<HopAnswer, ProxyError> {
+    for all in [false, true] {
+        if refusal.0.status != StatusCode::BAD_REQUEST || !refuses_thoughts(&refusal.1) {
+            break;
+        }
+        let broken = turn.prepared.edits.has(EditKind::Thoughts);
+        turn.teach_bound(app);
+        if !all && !broken {
+            continue;
+        }
+        let Ok(without) = turn.prepare_without_thoughts(app, all) else {
+            break;
+        };
+        turn.reporter.retried(RetryReason::Thoughts);
+        let response = send_anew(app, turn, without).await?;
+        refusal = match HopAnswer::of(response).await? {
+            HopAnswer::Accepted(response) => return Ok(HopAnswer::Accepted(response)),
+            HopAnswer::Refused(refusal) => refusal,
+        };
+    }
+    Ok(HopAnswer::Refused(refusal))
 }
 
 /// Sends a refused view without the edits that it may have been refused for. Whether that is

@@ -158,6 +158,7 @@ async fn serve_own(
     if *body != turn.request.body {
         request.headers.remove(CONTENT_ENCODING);
         request.payload = Payload::Whole(body.clone().into());
+        request.conversation = Some((turn.request.dialect, body.clone()));
     }
     let mut response = match super::forward::pass_on(app, request, &mut turn.reporter).await {
         Ok(response) => response,

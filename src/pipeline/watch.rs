@@ -3,8 +3,6 @@
 //! would have been as a managed one. Never sends a byte of its own and never holds one back. A
 //! failure in here costs the projection and nothing else.
 
-mod unpack;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +20,7 @@ use super::finish::Committed;
 use super::forward::pass_on;
 use super::incoming::{Beginning, Begun, is_events};
 use super::managed_turn::ManagedTurn;
+use super::unpack::Unpack;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::names::Names;
 use crate::dialect::stream::unary::TurnEnd;
@@ -29,7 +28,6 @@ use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
 use crate::record::{AbortSide, Projection};
 use crate::turn::state::TurnState;
-use unpack::Unpack;
 
 /// The most bytes of one answer that are read.
 const ANSWER_BYTES: usize = 32 << 20;

@@ -214,6 +214,8 @@ label_set!(
         Breakpoints => "breakpoints",
         /// The upstream seemed to refuse a view for one of its other edits.
         Edits => "edits",
+        /// The upstream refused thoughts because something before them had changed.
+        Thoughts => "thoughts",
     }
 );
 

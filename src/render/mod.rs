@@ -1,6 +1,7 @@
 //! Turns a view into bytes: which messages are sent, what is cut out of them, and what the proxy
 //! adds. Pure: the same view gives the same bytes. Never decides what is evicted.
 
+pub mod prefix;
 pub(crate) mod tools;
 
 use std::borrow::Cow;
@@ -254,7 +255,8 @@ fn less<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// Text that must never be edited stays, whatever its mark.
+/// Text that must never be edited stays, whatever its mark. Its thought goes only where its mark says so: a
+/// thought that was not counted has none.
 fn keep_opaque<'e>(
     input: &RenderInput<'_>,
     entry: &TranscriptEntry,
@@ -264,7 +266,7 @@ fn keep_opaque<'e>(
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
         edit.text = None;
-        edit.drop_reasoning = false;
+        edit.drop_reasoning &= items.iter().any(|item| item.kind == ItemKind::Reasoning);
         edit.foreign = false;
     }
     edit

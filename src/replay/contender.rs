@@ -5,7 +5,7 @@ use super::Options;
 use crate::commit::Floor;
 use crate::policy::{Ladder, Policy};
 use crate::turn::{
-    Budget, DelimiterSettings, Overrides, RecallSettings, Settings, Terms, TermsError,
+    Budget, DelimiterSettings, Overrides, RecallSettings, Settings, Terms, TermsError, Thoughts,
 };
 
 /// Whether a ladder has a policy that builds on episodes that the model marks.
@@ -106,6 +106,8 @@ impl Contender {
                     ceiling.saturating_sub(summary(&ladder, ceiling))
                 },
                 floor,
+                // As under a provider that refuses what lost its place.
+                thoughts: Thoughts::Strip,
                 offer: options.offer,
                 guide_at: options.guide_at,
                 admit: options.admit.clone(),

@@ -205,6 +205,7 @@ impl<'a> Player<'a> {
             sent: 0,
             passed: false,
         });
+        state.strip_if_asked(shared.tools.family);
         state.inject(&shared.tools)?;
         if state.is_managed() {
             self.hops(shared, turn, &mut state)?;

@@ -233,7 +233,11 @@ impl<'a> Marked<'a> {
             {
                 return false;
             }
-            ItemKind::Reasoning => self.transcript.without.has(EditKind::Reasoning),
+            // A thought that something changed before is refused wherever it stands.
+            ItemKind::Reasoning => {
+                let without = self.transcript.without;
+                without.has(EditKind::Reasoning) && !without.has(EditKind::Thoughts)
+            }
             ItemKind::Text => called && self.transcript.without.has(EditKind::Text),
             ItemKind::Call
             | ItemKind::Result

@@ -57,10 +57,13 @@ pub fn settle(
     let usable = ids::usable(state, &bounded);
     let answer = usable.as_ref();
     let (text, reasoning) = weigh(answer, reader);
+    let message = state.request.dialect.message_of(answer);
+    // Thoughts that only the provider can read count as they will when the message is read again.
+    let sealed = reader.shape(&message).map_or(0, |shape| shape.reasoning);
+    let reasoning = reasoning.max(sealed);
     let runner = Runner::new(state, prepared, sent, reader);
     let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);
-    let message = state.request.dialect.message_of(answer);
     let (marks, kept) = state.moved();
     let left = told::left(&prepared.view, &marks);
     let hop = StoredHop {
@@ -74,6 +77,7 @@ pub fn settle(
         usage: answer.usage,
         left,
         pass: told::pass(prepared).map(Box::new),
+        bound_to: prepared.bound_to.clone().filter(|_| reasoning > 0),
     };
     (hop, counted)
 }

@@ -50,5 +50,5 @@ pub use pins::{PinAsk, PinReport};
 pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{
     Budget, CacheSettings, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings,
-    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Unmet,
+    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Unmet,
 };

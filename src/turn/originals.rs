@@ -428,6 +428,19 @@ impl OwnTexts<'_> {
         self.measured(|measure| plan.view(view, measure))
     }
 
+    /// A view without these thoughts, for good.
+    pub fn without_thoughts(&self, mut view: View, thoughts: &[ItemIndex]) -> View {
+        self.measured(|measure| {
+            for thought in thoughts {
+                view.shrink(*thought, Mark::Removed, None, measure);
+                if let Some(item) = self.originals.item(*thought) {
+                    view.recount(item.entry);
+                }
+            }
+        });
+        view
+    }
+
     /// What one policy would do with a view.
     pub fn propose(
         &self,

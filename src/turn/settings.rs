@@ -73,6 +73,10 @@ pub struct Budget {
     pub unmet: Unmet,
     /// Whether the open episode is never touched, as the paper has it.
     pub strict_active: bool,
+    /// What becomes of thoughts that something changed before.
+    pub thoughts: Thoughts,
+    /// What such a thought was still worth, as a share of the price at which it was thought; at least 0.
+    pub thought_value: f64,
     /// The policies of requests that name none, in order.
     pub ladder: Ladder,
     /// The order in which `cwl` evicts.
@@ -101,6 +105,8 @@ impl Default for Budget {
             implicit_tokens: 8_000,
             unmet: Unmet::Surface,
             strict_active: false,
+            thoughts: Thoughts::default(),
+            thought_value: 0.25,
             ladder: Ladder::default(),
             order: Order::Levels,
             admit: AdmitSettings::default(),
@@ -163,6 +169,25 @@ impl ProtectRecent {
             Self::Tokens(tokens) => tokens.min(ceiling),
         }
     }
+}
+
+/// What becomes of a thought once something before it has changed, for models that bind thoughts to that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thoughts {
+    /// It stays until the upstream refuses such a thought; then it and all others like it are left out.
+    /// Upstreams that don't check let their model go on reading it.
+    #[default]
+    KeepUntilRefused,
+    /// It is left out at once.
+    Strip,
+}
+
+impl Thoughts {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("keep_until_refused", Self::KeepUntilRefused),
+        ("strip", Self::Strip),
+    ];
 }
 
 /// What happens if the budget can't be met.
@@ -297,6 +322,10 @@ pub struct Terms {
     pub breakpoints: SetBreakpoints,
     /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
+    /// What becomes of thoughts that something changed before.
+    pub thoughts: Thoughts,
+    /// What such a thought was still worth, as a share of the price at which it was thought.
+    pub thought_value: f64,
     guidance: Guidance,
     /// When the hidden tools are offered.
     pub offer: Offer,
@@ -372,6 +401,8 @@ impl Terms {
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
             without: Edits::default(),
+            thoughts: budget.thoughts,
+            thought_value: budget.thought_value,
             guidance: delimiter.guidance.clone(),
             offer: budget.offer,
             guide_at: budget.guide_at,
@@ -406,7 +437,7 @@ impl Terms {
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
             prologue_until_start: self.prologue_until_start,
-            keep_reasoning: family.reasoning_back
+            keep_reasoning: family.demands_reasoning()
                 || dialect.keeps_reasoning()
                 || self.without.has(EditKind::Reasoning),
             admit: self.admit.clone(),

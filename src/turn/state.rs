@@ -1,12 +1,14 @@
 //! The request half of one hop: transcript, size, pass, bytes. [`TurnState`] has everything that a
 //! turn keeps between its hops. Pure. Never awaits, never reads a store or a clock.
 
+mod body;
 mod cached_prefix;
 mod guidance;
 mod inject;
 mod limits;
 mod look;
 mod moved_marks;
+mod thoughts;
 mod trigger;
 
 use std::sync::Arc;
@@ -22,17 +24,17 @@ use super::originals::{Originals, OwnTexts};
 use super::pins::{PinAsk, PinReport};
 use super::settings::Terms;
 use super::text_results::Fronts;
-use crate::commit::Trigger;
+use crate::commit::{self, Trigger};
 use crate::dialect::message::MessageError;
-use crate::dialect::request::{self, Request, Rewrite};
-use crate::dialect::stream::UsageWish;
+use crate::dialect::request::Request;
 use crate::model::{
-    Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins, Role,
-    Rope, Shape, StoredHop, TurnRecord,
+    BoundTo, Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins,
+    Role, Rope, Shape, StoredHop, TurnRecord,
 };
 use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target};
+use crate::render::prefix::Bonds;
 use crate::render::tools::Injected;
-use crate::render::{self, Breakpoints, RenderError};
+use crate::render::{Breakpoints, RenderError};
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
@@ -157,6 +159,8 @@ pub struct Prepared {
     pub guided: Option<GuideReason>,
     /// Breakpoints of the provider's cache, if any are to be set.
     pub breakpoints: Option<Breakpoints>,
+    /// What the thoughts of its answer are bound to. None if the model doesn't bind them.
+    pub bound_to: Option<Box<BoundTo>>,
 }
 
 /// A hop whose view is decided but whose bytes are not made yet.
@@ -318,8 +322,11 @@ impl TurnState {
         let ratio = self.ratio();
         let decoded = Decoded::default();
         let written = self.written(tools, &transcript, &decoded);
-        let limits = self.limits(tools, &transcript, ratio, refused);
-        let mut view = written.view(&transcript, &self.marks);
+        let stake = self.stake(tools.family, &transcript);
+        let limits = self.limits(tools, &transcript, ratio, refused, stake);
+        let view = written.view(&transcript, &self.marks);
+        // A client that changed what stood before a thought has lost it.
+        let (mut view, mut bonds) = self.in_place(tools, &written, view);
         let whole = self.whole(&transcript, view.size() + self.fixed);
         let (mut pass, mut declined, mut pinned) = (None, None, None);
         let (mut cut, mut unpassed) = (None, None);
@@ -329,7 +336,9 @@ impl TurnState {
         // turn until then.
         let (entered, repetition) = self.entered(&written, &view, &config, limits);
         if let Some(entered) = &entered {
+            // What has just come in stands behind all thoughts.
             view = written.after(&view, &entered.plan);
+            bonds = self.bonds(tools, &view);
         }
         let size = view.size();
         let mut estimate = size + self.fixed;
@@ -342,13 +351,22 @@ impl TurnState {
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             (config.held, loosened) = self.held(tools, &written, &view);
-            let proposal = self.proposed(&written, trigger, &view, &config, limits);
+            let thoughtless = self.before_pass(tools, &written, &view);
+            let begun = thoughtless.as_ref().unwrap_or(&view);
+            let proposal = self.proposed(&written, trigger, begun, &config, limits);
             pinned = proposal.pinned;
-            if is_taken(trigger, &proposal, estimate, limits.ceiling) {
-                let after = written.after(&view, &proposal.plan);
+            let freed = estimate.saturating_sub(proposal.size);
+            let pays = commit::pays_for_thoughts(freed, tools.family.prices.write, stake);
+            if is_taken(trigger, &proposal, freed, limits.ceiling, pays) {
+                let after = match thoughtless {
+                    // The thoughts alone meet the floor.
+                    Some(thoughtless) if proposal.plan.is_empty() => thoughtless,
+                    Some(_) | None => written.after(&view, &proposal.plan),
+                };
+                let (after, bound) = self.in_place(tools, &written, after);
                 let kept = self.cut(&view, &after);
                 (cut, unpassed) = (Some(kept), Some((estimate, kept)));
-                view = after;
+                (view, bonds) = (after, bound);
                 pass = Some((trigger, Box::new(proposal)));
             } else if !proposal.plan.is_empty() {
                 declined = Some(trigger);
@@ -363,7 +381,8 @@ impl TurnState {
         let planned = Prepared {
             breakpoints: most.map(|max| Self::breakpoints(max, &view, before)),
             body: Rope::default(),
-            edits: self.edits(&view, most.is_some()),
+            edits: self.edits(&view, bonds.as_ref(), most.is_some()),
+            bound_to: bonds.map(|bonds| Box::new(bonds.answer)),
             asked: self.asked(estimate, cut),
             estimate,
             unpassed,
@@ -469,9 +488,12 @@ impl TurnState {
     }
 
     /// The kinds of edits in a view.
-    fn edits(&self, view: &View, breakpoints: bool) -> Edits {
+    fn edits(&self, view: &View, bonds: Option<&Bonds>, breakpoints: bool) -> Edits {
         let bound = self.request.dialect.binds_reasoning();
         let mut edits = view.edits(bound);
+        if bonds.is_some_and(|bonds| !bonds.broken.is_empty()) {
+            edits.put(EditKind::Thoughts);
+        }
         if breakpoints {
             edits.put(EditKind::Breakpoints);
         }
@@ -499,37 +521,6 @@ impl TurnState {
             max,
             cuts: [before, next],
         }
-    }
-
-    /// Makes the bytes of a hop that was planned.
-    ///
-    /// # Errors
-    /// [`MiddleError::Render`] where its view can't be turned into bytes.
-    pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
-        let Planned(prepared) = planned;
-        let body = self.bytes(&prepared, prepared.breakpoints)?;
-        Ok(Prepared { body, ..prepared })
-    }
-
-    /// The bytes of a hop's view with these breakpoints.
-    ///
-    /// # Errors
-    /// As [`TurnState::render`].
-    pub fn bytes(
-        &self,
-        prepared: &Prepared,
-        breakpoints: Option<Breakpoints>,
-    ) -> Result<Rope, MiddleError> {
-        let view = render::messages(&render::RenderInput {
-            request: &self.request,
-            path: &self.path,
-            pending: &self.pending,
-            view: &prepared.view,
-            injected: &self.injected,
-            guidance: self.guidance.clone(),
-            breakpoints,
-        })?;
-        Ok(self.body(view))
     }
 
     /// Whether a pass of this turn would read the strings of all texts.
@@ -572,26 +563,5 @@ impl TurnState {
             return shown;
         }
         self.fixed + View::live(Arc::clone(transcript)).size()
-    }
-
-    fn body(&self, view: request::UpstreamView) -> Rope {
-        let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
-        self.request.with(Rewrite {
-            view,
-            tools: self.tools.clone(),
-            ask_usage: ask,
-            limit: self.remaining_limit(),
-        })
-    }
-
-    /// The client's token limit, less what the turn has used.
-    fn remaining_limit(&self) -> Option<u64> {
-        let used = self
-            .pending
-            .iter()
-            .filter_map(|hop| hop.usage)
-            .map(|usage| usage.completion);
-        let used: u64 = used.sum();
-        self.request.limit_left(used).filter(|_| used > 0)
     }
 }

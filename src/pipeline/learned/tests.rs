@@ -133,3 +133,32 @@ fn only_what_a_refusal_says_counts_and_not_what_it_quotes() {
         assert_eq!(named(all, body.as_bytes()), expect, "{body}");
     }
 }
+
+#[test]
+fn a_refusal_of_thoughts_is_told_by_its_words_alone_and_learned_at_once() {
+    let says = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different \
+                conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \
+                \"drop_block\". The `tools` list differs from the one this block was created with.";
+    let raw = serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": says}});
+    let routed = serde_json::json!({"error": {"message": "Provider returned error", "code": 400,
+        "metadata": {"raw": raw.to_string(), "provider_name": "Anthropic"}}});
+    let bedrock =
+        serde_json::json!({"message": format!("The model returned the following errors: {says}")});
+    for body in [raw, routed, bedrock] {
+        assert!(refuses_thoughts(body.to_string().as_bytes()), "{body}");
+    }
+    // A signature that is broken itself is another matter.
+    for text in [
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+    ] {
+        assert!(!refuses_thoughts(text.as_bytes()), "{text}");
+    }
+    let learned = Learned::default();
+    let thoughts = edits(&[EditKind::Thoughts]);
+    learned.accepted(&whose("m"), thoughts);
+    assert!(learned.has_accepted(&whose("m"), EditKind::Thoughts));
+    assert_eq!(learned.binds(&whose("m")), thoughts);
+    assert_eq!(learned.without(&whose("m")), thoughts);
+    assert!(learned.without(&whose("other")).is_empty());
+}

@@ -294,7 +294,7 @@ impl<'a> Builder<'a> {
             .before_assistant(self.input.implicit_tokens);
         let entry = self.transcript.entries.end();
         let start = self.transcript.items.end();
-        // A message that must never be edited has only opaque items beside its calls.
+        // A message that must never be edited has only opaque items beside its calls and its thought.
         let kind = |kind| {
             if message.opaque {
                 ItemKind::Opaque
@@ -302,13 +302,10 @@ impl<'a> Builder<'a> {
                 kind
             }
         };
+        // A message that must never be edited may still lose its thought, if its provider refuses that. No
+        // policy touches it, because it is in no episode.
         if message.reasoning > 0 {
-            self.item(
-                message.first,
-                kind(ItemKind::Reasoning),
-                entry,
-                message.reasoning,
-            );
+            self.item(message.first, ItemKind::Reasoning, entry, message.reasoning);
         }
         if message.text > 0 {
             self.item(

@@ -10,7 +10,7 @@ use globset::{Glob, GlobSetBuilder};
 use serde::Deserialize;
 
 use super::error::ModelsError;
-use super::family::{CacheModel, Family, FamilyTable};
+use super::family::{CacheModel, Family, FamilyTable, ReasoningBack};
 use super::overflow::Overflow;
 use crate::tokens::encoding::Encoding;
 use crate::tokens::price::Prices;
@@ -70,7 +70,16 @@ struct RawFamily {
     relative: Option<RawPrices>,
     cache: Option<String>,
     #[serde(default)]
-    reasoning_back: bool,
+    reasoning_back: RawReasoningBack,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawReasoningBack {
+    #[default]
+    None,
+    Calls,
+    Bound,
 }
 
 /// Prices of a million tokens in dollars, or of a token relative to an input of 1.0.
@@ -158,7 +167,7 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         context: raw.context,
         prices,
         cache: cache(&raw, caches)?,
-        reasoning_back: raw.reasoning_back,
+        reasoning_back: raw.reasoning_back.meaning(),
         name: raw.name,
     })
 }
@@ -202,6 +211,16 @@ impl RawCacheModel {
                 }
             }
             Self::None => CacheModel::None,
+        }
+    }
+}
+
+impl RawReasoningBack {
+    fn meaning(self) -> ReasoningBack {
+        match self {
+            Self::None => ReasoningBack::None,
+            Self::Calls => ReasoningBack::Calls,
+            Self::Bound => ReasoningBack::Bound,
         }
     }
 }

@@ -95,7 +95,7 @@ fn what_is_not_known_has_the_stated_defaults() {
         usd_per_mtok,
     } = family.prices;
     assert_eq!((plain, read, write, usd_per_mtok), (1.0, 0.1, 1.25, None));
-    assert!(!family.reasoning_back);
+    assert_eq!(family.reasoning_back, ReasoningBack::None);
 }
 
 #[test]
@@ -138,10 +138,16 @@ fn families_say_what_their_providers_say() {
     assert_eq!((older.prices.write, older.prices.read), (1.0, 0.5));
     assert_eq!(models.family("gpt-4").encoding, Encoding::Cl100k);
     for (model, back) in [
-        ("deepseek-v4-pro", true),
-        ("kimi-k3", true),
-        ("claude-opus-5", true),
-        ("gpt-6-sol", false),
+        ("deepseek-v4-pro", ReasoningBack::Calls),
+        ("kimi-k3", ReasoningBack::Calls),
+        ("claude-opus-5", ReasoningBack::Calls),
+        ("claude-opus-5-5", ReasoningBack::Bound),
+        ("anthropic/claude-sonnet-5.5", ReasoningBack::Bound),
+        ("claude-haiku-5-5-20261001", ReasoningBack::Bound),
+        ("us.anthropic.claude-fable-5-2", ReasoningBack::Bound),
+        ("claude-mythos-5-1", ReasoningBack::Bound),
+        ("claude-fable-5", ReasoningBack::Calls),
+        ("gpt-6-sol", ReasoningBack::None),
     ] {
         assert_eq!(models.family(model).reasoning_back, back, "{model}");
     }
@@ -222,7 +228,7 @@ fn a_users_table_wins() {
                 usd_per_mtok: Some(2.0)
             },
             cache: CacheModel::None,
-            reasoning_back: false,
+            reasoning_back: ReasoningBack::None,
         }
     );
     assert_eq!(models.family("gpt-5-mini").name, "gpt-5-mini");

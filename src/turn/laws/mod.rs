@@ -3,6 +3,7 @@
 
 mod annotated;
 mod baselines;
+mod bound;
 mod bounded;
 mod grown;
 mod ladder;

@@ -10,6 +10,7 @@ use super::terminals::Terminals;
 use crate::commit::Floor;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
+use crate::tokens::ReasoningBack;
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 use crate::turn::{BringAsk, EvictAsk, PinAsk, RungSettings};
 
@@ -77,7 +78,14 @@ pub fn turn() -> impl Strategy<Value = Event> {
     event(false)
 }
 
-fn event(edits: bool) -> impl Strategy<Value = Event> {
+impl Event {
+    /// Whether the client changes its history.
+    pub fn is_edit(&self) -> bool {
+        matches!(self, Self::Blank(_) | Self::Drop(_) | Self::Reword(_))
+    }
+}
+
+pub fn event(edits: bool) -> impl Strategy<Value = Event> {
     let edit = u32::from(edits);
     prop_oneof![
         3 => (1_u32..60).prop_map(Event::User),
@@ -139,6 +147,14 @@ impl SessionTerms {
         }
     }
 
+    /// The same without `recall`.
+    pub fn without_recall(self) -> Self {
+        Self {
+            recall: false,
+            ..self
+        }
+    }
+
     /// One that needs many, with `recall`.
     pub fn tight(ceiling: u32) -> Self {
         Self {
@@ -149,7 +165,7 @@ impl SessionTerms {
     }
 }
 
-fn terms() -> impl Strategy<Value = SessionTerms> {
+pub fn terms() -> impl Strategy<Value = SessionTerms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
     let flags = any::<[bool; 12]>();
     let guide = (
@@ -193,12 +209,14 @@ fn ladder(wanted: &[bool]) -> Ladder {
     Ladder::new(rungs.map(Rung::new).collect()).unwrap()
 }
 
-fn session(terms: &SessionTerms) -> Sim {
+pub fn session(terms: &SessionTerms) -> Sim {
     let mut sim = Sim::new();
     sim.thorough = true;
     sim.prologue = terms.prologue;
     sim.drops_reasoning = terms.drops_reasoning;
-    sim.family.reasoning_back = terms.reasoning_back;
+    if terms.reasoning_back {
+        sim.family.reasoning_back = ReasoningBack::Calls;
+    }
     let budget = &mut sim.settings.budget;
     budget.ceiling = terms.ceiling;
     budget.floor = terms.floor.map_or(Floor::Ceiling, Floor::Fraction);
@@ -356,7 +374,7 @@ fn play_in(dialect: Dialect, terms: &SessionTerms, events: &[Event]) -> Sim {
     play_on(sim, terms, events)
 }
 
-fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
+pub fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
     let mut script = Script {
         auto_close: terms.auto_close,
         ..Script::default()
@@ -514,7 +532,7 @@ proptest! {
 }
 
 /// Fewer: the order of eviction knows no dialect, and the conversations of chat try it.
-fn fewer() -> ProptestConfig {
+pub fn fewer() -> ProptestConfig {
     let all = config();
     ProptestConfig {
         cases: all.cases / 3,
@@ -537,8 +555,7 @@ proptest! {
         let edits = edits && dialect == Dialect::Chat;
         let drops_reasoning = terms.drops_reasoning && dialect == Dialect::Chat;
         let terms = SessionTerms { recall: false, drops_reasoning, ..terms };
-        let edit = |event: &Event| matches!(event, Event::Blank(_) | Event::Drop(_) | Event::Reword(_));
-        events.retain(|event| edits || !edit(event));
+        events.retain(|event| edits || !event.is_edit());
         for event in &mut events {
             if let Event::Turn(pieces) = event
                 && !calls

@@ -10,6 +10,7 @@ use crate::model::{Dialect, Mark};
 use crate::policy::Order;
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
+use crate::tokens::ReasoningBack;
 use crate::turn::settings::ProtectRecent;
 
 #[test]
@@ -358,7 +359,7 @@ fn reasoning_stays_with_its_calls_where_the_family_demands_it_back() {
     sim.turn([think(40), act("b", &["a"]), call("edit", 200)]);
     sim.turn([done(), call("bash", 5)]);
     sim.turn([text(1)]);
-    sim.family.reasoning_back = true;
+    sim.family.reasoning_back = ReasoningBack::Calls;
     check(
         &sim,
         &[

@@ -2,6 +2,7 @@
 //! go through the same code as real ones, and every hop's body is held to the laws that hold
 //! always. A test only says what is said.
 
+mod binder;
 mod judge;
 mod pointed;
 mod recalled;
@@ -37,6 +38,8 @@ static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
 static CLASSES: LazyLock<Classes> =
     LazyLock::new(|| Classes::new(&ToolClasses::default()).unwrap());
 const TENANT: TenantId = TenantId(Digest([7; 32]));
+
+pub use binder::Binder;
 
 /// A hop as it was sent.
 #[derive(Clone, Debug)]
@@ -97,6 +100,12 @@ pub struct Sim {
     spoke: bool,
     /// The tools and the guidance of the last hop.
     front: Option<Front>,
+    /// What judges the hops in place of the laws, if the upstream binds thoughts.
+    pub binder: Option<Binder>,
+    /// Whether turns go past the proxy.
+    pub direct: bool,
+    /// Whether only the upstream can read its thoughts.
+    pub sealed: bool,
 }
 
 /// The tools array as sent, and the guided system message with the place of the client's.
@@ -142,6 +151,9 @@ impl Sim {
             room: false,
             spoke: false,
             front: None,
+            binder: None,
+            direct: false,
+            sealed: false,
         };
         sim.user(10);
         sim
@@ -179,6 +191,9 @@ impl Sim {
     }
 
     fn run(&mut self, mut said: Vec<Say>, mut closed: Option<Option<&str>>) {
+        if self.direct {
+            return self.past_the_proxy(said);
+        }
         // Neighbouring answers are one message to these, and no client asks for a second.
         if self.dialect != Dialect::Chat && std::mem::take(&mut self.spoke) {
             self.user(2);
@@ -210,8 +225,7 @@ impl Sim {
             if at > 0 {
                 prepared = self.hop(&mut state);
             }
-            let (mut answer, results) = self.labels.answer(hop);
-            wire::fill(self.dialect, &mut answer);
+            let (answer, results) = self.said(hop);
             answers.push(answer);
             let answer = &answers[at];
             let last = at + 1 == hops.len();
@@ -242,6 +256,27 @@ impl Sim {
         if state.asks.judged {
             self.evictions.clear();
         }
+    }
+
+    /// A turn that client and upstream have without the proxy.
+    fn past_the_proxy(&mut self, mut said: Vec<Say>) {
+        unhidden(&mut said);
+        let body = self.body();
+        if let Some(binder) = &mut self.binder {
+            binder.judge(&body);
+        }
+        let (answer, results) = self.said(&said);
+        self.resend(&[answer], None, &results);
+    }
+
+    /// What the upstream answers to the newest request, and the results of its visible calls.
+    fn said(&mut self, hop: &[Say]) -> (Answer, Vec<(String, String)>) {
+        let (mut answer, results) = self.labels.answer(hop);
+        if let Some(binder) = &mut self.binder {
+            binder.answered(&answer);
+        }
+        wire::fill(self.dialect, &mut answer, self.sealed);
+        (answer, results)
     }
 
     fn remember(&mut self, record: TurnRecord) {
@@ -313,6 +348,7 @@ impl Sim {
             recalls: self.recalls.clone(),
             ..Asks::default()
         });
+        state.strip_if_asked(&self.family);
         state.inject(&self.tools()).unwrap();
         state
     }
@@ -346,7 +382,10 @@ impl Sim {
                 "the same view has the same bytes"
             );
         }
-        self.judge(state, &prepared, &before);
+        match &mut self.binder {
+            Some(binder) => binder.judge(&prepared.body.to_bytes()),
+            None => self.judge(state, &prepared, &before),
+        }
         prepared
     }
 

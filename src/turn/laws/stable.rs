@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
 use crate::model::{Dialect, ItemNo, Marks, Usage};
+use crate::tokens::ReasoningBack;
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
@@ -310,7 +311,7 @@ fn a_hop_that_broke_off_leaves_the_ratio_of_the_one_before() {
 fn reasoning_that_went_with_one_hidden_call_stays_gone_with_the_last() {
     let mut sim = Sim::new();
     sim.dialect = Dialect::Messages;
-    sim.family.reasoning_back = true;
+    sim.family.reasoning_back = ReasoningBack::Calls;
     let wrong = Say::Delimit(serde_json::json!({"action": "begin"}));
     // The refused call and the visible one are unmarked work, what was thought is the act's.
     sim.turn([wrong, think(30), call("grep", 300), act("b", &[])]);

@@ -45,7 +45,12 @@ impl TurnState {
     /// Why a view brings the guidance in, if it does. A cold cache alone is no reason: most
     /// sessions that pause never reach their ceiling.
     pub(super) fn guide_reason(&self, Planned(prepared): &Planned) -> Option<GuideReason> {
-        if self.terms.guide_now {
+        // It ends all thoughts that are bound to the system text.
+        let costs = prepared
+            .bound_to
+            .as_ref()
+            .is_some_and(|bound| bound.thought.is_some());
+        if self.terms.guide_now && !costs {
             return Some(GuideReason::Asked);
         }
         match prepared.pass.as_ref().map(|(trigger, _)| trigger) {
@@ -53,7 +58,7 @@ impl TurnState {
             Some(Trigger::Cold | Trigger::Guidance | Trigger::Asked) | None => {}
         }
         let mark = self.terms.guide_above(prepared.ceiling);
-        mark.filter(|mark| prepared.estimate > *mark)
+        mark.filter(|mark| prepared.estimate > *mark && !costs)
             .map(|_| GuideReason::Mark)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{HopContext, MiddleError, Prepared, TurnState};
 use crate::dialect::names::Names;
-use crate::model::{Digest, EditKind, Edits, HiddenTool, Role, TurnRecord};
+use crate::model::{Digest, EditKind, Edits, Guide, HiddenTool, Role, TurnRecord};
 use crate::render::tools::{self, Injected};
 use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
@@ -60,9 +60,16 @@ impl TurnState {
         self.client_tools = self.count_tools(tools);
         self.client_tokens = self.spoken() + self.client_tools;
         self.client_held = self.count_held(self.client_tools);
-        let first = || self.terms.first_guide(self.request.one_call);
+        let late = self.begins_behind_thoughts(tools.family);
+        let first = || match late {
+            true => Guide::WAITING,
+            false => self.terms.first_guide(self.request.one_call),
+        };
         self.guide = self.path.guide.unwrap_or_else(first);
-        self.injected = self.decide();
+        self.injected = match late {
+            true => Injected::default(),
+            false => self.decide(),
+        };
         self.add(tools)?;
         self.prologue_changed = self.differs_in_front();
         Ok(())

@@ -32,6 +32,7 @@ impl TurnState {
         transcript: &Transcript,
         ratio: f64,
         refused: Option<u64>,
+        thoughts: f64,
     ) -> Target {
         let ceiling = match refused {
             // The refused size is in the provider's tokens, too.
@@ -60,6 +61,7 @@ impl TurnState {
             per_turn,
             read: tools.family.prices.read,
             write: tools.family.prices.write,
+            thoughts,
         };
         Target {
             fixed: self.fixed,

@@ -62,16 +62,25 @@ impl TurnState {
 }
 
 /// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
-/// free enough to be worth the cached prefix that they break.
-pub(super) fn is_taken(trigger: Trigger, proposal: &Proposal, before: u64, ceiling: u64) -> bool {
-    if proposal.plan.is_empty() {
+/// free enough to be worth the cached prefix that they break. `pays` says whether a free one is worth the
+/// thoughts that it ends.
+pub(super) fn is_taken(
+    trigger: Trigger,
+    proposal: &Proposal,
+    freed: u64,
+    ceiling: u64,
+    pays: bool,
+) -> bool {
+    // A pass without moves frees something where thoughts go.
+    let moves = !proposal.plan.is_empty();
+    if !moves && (freed == 0 || trigger == Trigger::Asked) {
         return false;
     }
-    let worth = commit::is_worth(before.saturating_sub(proposal.size), ceiling);
+    let worth = commit::is_worth(freed, ceiling);
     match trigger {
         Trigger::Emergency | Trigger::Guidance | Trigger::Asked => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
         // What an operator asked for is taken while that costs nothing.
-        Trigger::Cold => worth || asked::takes(proposal),
+        Trigger::Cold => (worth && pays) || asked::takes(proposal),
     }
 }

@@ -16,7 +16,7 @@ const SEPARATOR: &str = "[results evicted]";
 const NAMES: [&str; 5] = ["grep", "read", "bash", "edit", "odd"];
 
 /// Makes the blocks of an answer, as the dialect's stream would have read them.
-pub fn fill(dialect: Dialect, answer: &mut Answer) {
+pub fn fill(dialect: Dialect, answer: &mut Answer, sealed: bool) {
     if dialect == Dialect::Chat {
         return;
     }
@@ -32,9 +32,13 @@ pub fn fill(dialect: Dialect, answer: &mut Answer) {
             Dialect::Responses => {
                 json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": text}]})
             }
+            _ if sealed => json!({"type": "thinking", "thinking": "", "signature": text}),
             _ => json!({"type": "thinking", "thinking": text, "signature": "s"}),
         };
         answer.blocks.push(block(BlockKind::Reasoning, raw));
+    }
+    if sealed && dialect == Dialect::Messages {
+        answer.reasoning.clear();
     }
     if !answer.text.is_empty() {
         let text = &answer.text;

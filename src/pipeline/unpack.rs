@@ -1,5 +1,5 @@
-//! Unpacks an answer piece by piece while it passes on packed, because a watched client may ask for
-//! a coding. Owns which codings are unpacked. Never changes the packed bytes.
+//! Unpacks an answer piece by piece while it passes on packed, because a client whose request is passed on as
+//! it came may ask for a coding. Owns which codings are unpacked. Never changes the packed bytes.
 
 use std::io::{self, Write};
 
@@ -62,6 +62,11 @@ impl Unpack {
             },
             _ => Self::Unknown,
         }
+    }
+
+    /// Unpacks a whole body, as [`Unpack::push`] does.
+    pub(super) fn whole(headers: &HeaderMap, body: &Bytes, room: usize) -> Option<Bytes> {
+        Self::of(headers).push(body, room)
     }
 
     /// Unpacks a piece. Returns `None` if it can't be read, or unpacks to more than `room` bytes.

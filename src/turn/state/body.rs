@@ -1,0 +1,70 @@
+//! Makes the bytes of a hop whose view is decided. Never decides what the view shows.
+
+use super::{MiddleError, Planned, Prepared, TurnState};
+use crate::dialect::request::{Rewrite, UpstreamView};
+use crate::dialect::stream::UsageWish;
+use crate::model::Rope;
+use crate::render::{self, Breakpoints};
+use crate::session::view::View;
+
+impl TurnState {
+    /// Makes the bytes of a hop that was planned.
+    ///
+    /// # Errors
+    /// [`MiddleError::Render`] where its view can't be turned into bytes.
+    pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
+        let Planned(prepared) = planned;
+        let body = self.bytes(&prepared, prepared.breakpoints)?;
+        Ok(Prepared { body, ..prepared })
+    }
+
+    /// The bytes of a hop's view with these breakpoints.
+    ///
+    /// # Errors
+    /// As [`TurnState::render`].
+    pub fn bytes(
+        &self,
+        prepared: &Prepared,
+        breakpoints: Option<Breakpoints>,
+    ) -> Result<Rope, MiddleError> {
+        let view = render::messages(&self.render_input(&prepared.view, breakpoints))?;
+        Ok(self.body(view))
+    }
+
+    pub(super) fn render_input<'a>(
+        &'a self,
+        view: &'a View,
+        breakpoints: Option<Breakpoints>,
+    ) -> render::RenderInput<'a> {
+        render::RenderInput {
+            request: &self.request,
+            path: &self.path,
+            pending: &self.pending,
+            view,
+            injected: &self.injected,
+            guidance: self.guidance.clone(),
+            breakpoints,
+        }
+    }
+
+    fn body(&self, view: UpstreamView) -> Rope {
+        let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
+        self.request.with(Rewrite {
+            view,
+            tools: self.tools.clone(),
+            ask_usage: ask,
+            limit: self.remaining_limit(),
+        })
+    }
+
+    /// The client's token limit, less what the turn has used.
+    fn remaining_limit(&self) -> Option<u64> {
+        let used = self
+            .pending
+            .iter()
+            .filter_map(|hop| hop.usage)
+            .map(|usage| usage.completion);
+        let used: u64 = used.sum();
+        self.request.limit_left(used).filter(|_| used > 0)
+    }
+}
