@@ -37,6 +37,8 @@ pub struct ClientOptions {
     pub include_usage: Option<bool>,
     /// Whether reasoning is sent back.
     pub echo_reasoning: bool,
+    /// Whether `reasoning_details` are sent back, as they came.
+    pub echo_details: bool,
     /// How messages without text are written.
     pub no_text: NoText,
     /// Whether the answers are expected to be annotated, which shows in texts only.
@@ -50,6 +52,7 @@ impl Default for ClientOptions {
             streamed: true,
             include_usage: Some(true),
             echo_reasoning: false,
+            echo_details: false,
             no_text: NoText::Null,
             annotated: true,
         }
@@ -299,6 +302,9 @@ impl Client {
         }
         if self.options.echo_reasoning && !heard.reasoning.is_empty() {
             fields.insert("reasoning_content".into(), heard.reasoning.as_str().into());
+        }
+        if self.options.echo_details && !heard.details.is_empty() {
+            fields.insert("reasoning_details".into(), heard.details.clone().into());
         }
         if !heard.calls.is_empty() {
             let calls: Vec<Value> = heard.calls.iter().map(written_call).collect();

@@ -16,6 +16,8 @@ pub struct Heard {
     pub text: String,
     /// The reasoning text.
     pub reasoning: String,
+    /// `reasoning_details`, as they came.
+    pub details: Vec<Value>,
     /// The calls, in order of their first piece.
     pub calls: Vec<Call>,
     /// The finish reason, if one was told.
@@ -47,6 +49,7 @@ impl Heard {
         let message = choice.get("message").unwrap_or(&Value::Null);
         heard.text = text_of(message, "content").unwrap_or_default();
         heard.reasoning = text_of(message, "reasoning_content").unwrap_or_default();
+        heard.details = array_of(message, "reasoning_details").cloned().collect();
         for call in array_of(message, "tool_calls") {
             let function = call.get("function").unwrap_or(&Value::Null);
             heard.calls.push(Call {
@@ -157,6 +160,8 @@ impl Reader {
         }
         self.heard.text.push_str(&said);
         self.heard.reasoning.push_str(&thought);
+        let details = array_of(delta, "reasoning_details").cloned();
+        self.heard.details.extend(details);
         for piece in array_of(delta, "tool_calls") {
             self.piece(piece);
         }

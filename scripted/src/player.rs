@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::plan::{Hop, Plan, TOOL};
 use crate::rng::Rng;
 use crate::script::{Fault, Reply, RequestView, Script, Style};
+use crate::thoughts;
 use crate::trace::Recording;
 use crate::violation::Violation;
 
@@ -122,6 +123,8 @@ pub struct Player {
     sessions: HashMap<String, Arc<Session>>,
     style: StyleFn,
     fault: FaultFn,
+    /// A seed, and how many tokens are thought before each answer that was recorded without.
+    thinks: Option<(u64, usize)>,
     attempts: Mutex<HashMap<(String, usize, usize), usize>>,
     violations: Mutex<Vec<Violation>>,
 }
@@ -142,6 +145,7 @@ impl Player {
             sessions: sessions.into_iter().map(by_id).collect(),
             style: Box::new(|_| Style::default()),
             fault: Box::new(|_| None),
+            thinks: None,
             attempts: Mutex::default(),
             violations: Mutex::default(),
         }
@@ -170,6 +174,13 @@ impl Player {
         fault: impl Fn(&Place) -> Option<Fault> + Send + Sync + 'static,
     ) -> Self {
         self.fault = Box::new(fault);
+        self
+    }
+
+    /// The same player with a thought of so many tokens before each answer, each another one.
+    #[must_use]
+    pub const fn thinking(mut self, seed: u64, tokens: usize) -> Self {
+        self.thinks = Some((seed, tokens));
         self
     }
 
@@ -229,7 +240,12 @@ impl Player {
         let hop = hops.get(number).unwrap_or(last);
         Reply {
             text: hop.text.clone(),
-            reasoning: hop.reasoning.clone(),
+            reasoning: match self.thinks {
+                Some((seed, tokens)) if hop.reasoning.is_empty() => {
+                    thoughts::words(&format!("{}:{turn}:{number}", place.session), seed, tokens)
+                }
+                Some(_) | None => hop.reasoning.clone(),
+            },
             calls: if annotates { hop.all() } else { hop.visible() },
             style: (self.style)(&place),
             fault: (self.fault)(&place),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
+use crate::rules::{Form, Judged};
 use crate::validate::Refusal;
 
 /// One request as it came in.
@@ -30,7 +31,10 @@ pub struct Received {
     pub body: Bytes,
     /// What the validator said.
     pub verdict: Verdict,
-    /// Its size in tokens, by the formula; 0 for other paths than Chat Completions.
+    /// What the rules made of its thoughts.
+    pub judged: Judged,
+    /// Its size in tokens, by the formula, without thoughts that the model does not see; 0 for paths
+    /// that nobody checks.
     pub size: usize,
     /// Tokens of it that the ideal prefix cache held.
     pub cached: usize,
@@ -53,16 +57,33 @@ impl Received {
             .unwrap_or_default()
     }
 
-    /// Whether it is a request for a completion.
+    /// Whether it is a request for a completion of Chat Completions.
     #[must_use]
     pub fn is_chat(&self) -> bool {
-        self.method == "POST" && self.path.starts_with("/v1/chat/completions")
+        self.form() == Some(Form::Chat)
+    }
+
+    /// The wire format of the answer that it asks for, if it asks for one.
+    #[must_use]
+    pub fn form(&self) -> Option<Form> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        form_of(&self.method, path)
     }
 
     /// How far the answer came.
     #[must_use]
     pub fn sent(&self) -> Sent {
         self.progress.read()
+    }
+}
+
+/// The wire format of a path that is asked for answers.
+pub(crate) fn form_of(method: &str, path: &str) -> Option<Form> {
+    match (method, path) {
+        ("POST", "/v1/chat/completions") => Some(Form::Chat),
+        ("POST", "/v1/responses") => Some(Form::Responses),
+        ("POST", "/v1/messages") => Some(Form::Messages),
+        _ => None,
     }
 }
 

@@ -4,18 +4,23 @@
 //! requests it refuses for it. It judges all three wire formats by what `read` makes of them, and
 //! never repairs anything. The words of the refusals, and where they are from, are in `words`.
 
+mod bound;
 mod judge;
+mod prefix;
 mod read;
+mod seal;
 mod words;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use crate::rng::Rng;
 use crate::script::Reply;
-use crate::validate::Refusal;
+pub use bound::{CONTROLS, Difference, Judged, Mismatch, Standing, Thought};
+pub(crate) use prefix::Prefix;
 use read::History;
 
 /// The tools that no client brings: their calls are the proxy's own.
@@ -95,6 +100,10 @@ pub enum Rule {
     /// A call that was issued behind a reasoning item stands behind it.
     /// <https://community.openai.com/t/1236046>
     ReasoningItems,
+    /// Thoughts are bound to what stood before them. A request may leave out all of them, also
+    /// while a call waits for its result.
+    /// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>
+    Bound(Mismatch),
     /// What another model issued is refused: signatures, details, thinking, encrypted reasoning.
     NothingForeign,
     /// So many of a hundred requests are refused, whatever they say.
@@ -126,6 +135,8 @@ struct Issued {
     results: HashMap<String, String>,
     /// How many requests were judged.
     judged: u64,
+    /// How many answers were issued.
+    answers: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -172,8 +183,10 @@ impl Rules {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an answer what the rules of its model will ask for, and notes it.
-    pub fn issue(&self, form: Form, model: &str, reply: &mut Reply) {
+    /// Gives an answer what the rules of its model will ask for, and notes it. What was judged is the
+    /// request that it answers.
+    pub fn issue(&self, form: Form, model: &str, judged: &Judged, reply: &mut Reply) {
+        self.bind(form, model, judged, reply);
         let first = reply.calls.first().map(|call| call.id.clone());
         let mut details = None;
         for rule in self.under(model) {
@@ -210,12 +223,43 @@ impl Rules {
         }
     }
 
-    /// Judges a request.
-    ///
-    /// # Errors
-    /// The first rule that it breaks.
-    pub fn judge(&self, form: Form, body: &Value) -> Result<(), Refusal> {
+    /// Binds what is thought to the request.
+    fn bind(&self, form: Form, model: &str, judged: &Judged, reply: &mut Reply) {
+        let number = {
+            let mut issued = self.issued();
+            issued.answers += 1;
+            issued.answers
+        };
+        reply.extra.transformations = judged.transformations.clone();
+        if judged.silent {
+            reply.reasoning.clear();
+        }
+        if reply.reasoning.is_empty() {
+            return;
+        }
+        let Some(signature) = judged.seal(form, model, &reply.reasoning, number) else {
+            return;
+        };
+        if form == Form::Chat {
+            let details = json!([{"type": "reasoning.text", "text": reply.reasoning,
+                "signature": signature, "format": "anthropic-claude-v1", "index": 0}]);
+            let extra = &mut reply.extra.message;
+            extra.insert("reasoning_details".to_owned(), details);
+        }
+        reply.extra.signature = Some(signature);
+    }
+
+    /// Judges a request: what is said against it is the first rule that it breaks.
+    #[must_use]
+    pub fn judge(&self, form: Form, headers: &HeaderMap, body: &Value) -> Judged {
         let model = body.get("model").and_then(Value::as_str).unwrap_or("");
+        let bound = self.under(model).find_map(|rule| match rule {
+            Rule::Bound(outcome) => Some(outcome),
+            _ => None,
+        });
+        let mut judged = bound.map_or_else(Judged::default, |outcome| {
+            bound::judge(outcome, form, model, headers, body)
+        });
         let history = History::read(form, body);
         let mut issued = self.issued();
         issued.judged += 1;
@@ -235,11 +279,9 @@ impl Rules {
                 }
                 _ => judge::broken(rule, form, model, &history, &issued),
             };
-            if let Some(refusal) = refused {
-                return Err(refusal);
-            }
+            judged.refuse(refused);
         }
-        Ok(())
+        judged
     }
 }
 
@@ -247,6 +289,12 @@ impl Rules {
 #[must_use]
 pub fn signed(model: &str, text: &str) -> String {
     format!("sig-{model}-{:016x}", Rng::from_text(text, 7).next())
+}
+
+/// The id of the thought that a signature signs, which no other thought has.
+#[must_use]
+pub fn own_id(signature: &str) -> Option<String> {
+    seal::Seal::read(signature).map(|seal| seal.id())
 }
 
 /// Whether a signature is one that a model's provider made.

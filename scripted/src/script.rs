@@ -139,6 +139,10 @@ pub struct Extra {
     pub parts: bool,
     /// `reasoning_content` is there even where it is empty.
     pub reasoning: bool,
+    /// What signs the reasoning, where that is bound to what stood before it.
+    pub signature: Option<String>,
+    /// `input_transformations`, where the answer tells them.
+    pub transformations: Option<Value>,
 }
 
 impl Reply {

@@ -15,6 +15,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::link::Link;
 use crate::received::Watch;
+use crate::rules::Form;
 use crate::script::{ErrorReply, Fault, Reply};
 use crate::validate::Refusal;
 use crate::wire::Step;
@@ -79,6 +80,7 @@ async fn next((mut steps, watch): Sending) -> Option<(io::Result<Bytes>, Sending
 /// The response that stands in the completion's place. For a closed connection it is one that
 /// nobody will read.
 pub(crate) async fn early(
+    form: Form,
     mut reply: Reply,
     size: usize,
     link: &Link,
@@ -96,7 +98,7 @@ pub(crate) async fn early(
         Some(Fault::NeverAnswer) => std::future::pending().await,
         Some(Fault::ContextLength { window }) => {
             let refusal = Refusal::context_length(window, size);
-            json(refusal.status, refusal.body().into())
+            json(refusal.status, refusal.body(form).into())
         }
         Some(Fault::Status {
             status,

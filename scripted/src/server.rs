@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 
 use crate::cache::PrefixCache;
 use crate::link::{Link, Links, Port};
-use crate::received::{Progress, Received, Verdict};
-use crate::rules::{Form, Rule, Rules};
+use crate::received::{Progress, Received, Verdict, form_of};
+use crate::rules::{Form, Judged, Rule, Rules};
 use crate::script::{Reply, RequestView, Script};
 use crate::send;
 use crate::side;
-use crate::size::{CountFn, Outline, Sizer, quarter_of_bytes};
+use crate::size::{CountFn, Outline, Sizer, of_bytes, quarter_of_bytes};
 use crate::validate::{self, Refusal};
 use crate::wire::{self, Envelope};
 
@@ -138,11 +138,17 @@ impl Provider {
         locked(&self.shared.received).kept.clone()
     }
 
-    /// The requests for completions only.
+    /// The requests for completions of Chat Completions only.
     #[must_use]
     pub fn chats(&self) -> Vec<Received> {
+        self.asked(Form::Chat)
+    }
+
+    /// The requests for answers in a wire format only.
+    #[must_use]
+    pub fn asked(&self, form: Form) -> Vec<Received> {
         let mut received = self.requests();
-        received.retain(Received::is_chat);
+        received.retain(|request| request.form() == Some(form));
         received
     }
 
@@ -195,11 +201,36 @@ struct Noted {
     progress: Progress,
 }
 
+/// A request that was looked at.
+struct Looked {
+    form: Form,
+    /// The body, unless it is refused.
+    value: Result<Value, Refusal>,
+    judged: Judged,
+    tokens: Tokens,
+}
+
+impl Looked {
+    fn verdict(&self) -> Verdict {
+        match &self.value {
+            Ok(_) => Verdict::Accepted,
+            Err(refusal) => Verdict::Refused(refusal.clone()),
+        }
+    }
+}
+
 impl Shared {
-    fn note(&self, parts: &Parts, body: &Bytes, verdict: Verdict, tokens: Tokens) -> Noted {
+    fn note(
+        &self,
+        parts: &Parts,
+        body: &Bytes,
+        verdict: Verdict,
+        looked: Option<&Looked>,
+    ) -> Noted {
         let mut log = locked(&self.received);
         let index = log.count;
         let progress = Progress::default();
+        let tokens = looked.map_or_else(Tokens::default, |looked| looked.tokens);
         log.count += 1;
         log.kept.push(Received {
             index,
@@ -209,6 +240,9 @@ impl Shared {
             headers: parts.headers.clone(),
             body: body.clone(),
             verdict,
+            judged: looked
+                .map(|looked| looked.judged.clone())
+                .unwrap_or_default(),
             size: tokens.size,
             cached: tokens.cached,
             progress: progress.clone(),
@@ -217,34 +251,68 @@ impl Shared {
     }
 
     /// Checks who asks, what is asked, and how long it is.
-    fn judge(&self, parts: &Parts, body: &Bytes) -> (Result<Value, Refusal>, Tokens) {
-        if let Err(refusal) = authorised(&self.options.auth, parts) {
-            return (Err(refusal), Tokens::default());
+    fn look(&self, form: Form, parts: &Parts, body: &Bytes) -> Looked {
+        let mut looked = Looked {
+            form,
+            value: authorised(&self.options.auth, parts).map(|()| Value::Null),
+            judged: Judged::default(),
+            tokens: Tokens::default(),
+        };
+        if looked.value.is_err() {
+            return looked;
         }
-        let size = self.sizer.request(body);
-        let mut tokens = Tokens { size, cached: 0 };
         let rules = &self.options.rules;
         let thinking = rules.has(Rule::ThinkingParts);
-        let judged =
-            validate::request_of(body, thinking).and_then(|value| match self.options.window {
-                Some(window) if size > window => Err(Refusal::context_length(window, size)),
-                _ => rules.judge(Form::Chat, &value).map(|()| value),
-            });
-        if judged.is_ok() {
-            let outline = Outline::read(body);
-            tokens.cached = locked(&self.cache).admit(credential(parts), &outline, &self.sizer);
+        looked.value = validate::request_of(form, body, thinking);
+        let mut size = match form {
+            Form::Chat => self.sizer.request(body),
+            Form::Responses | Form::Messages => looked
+                .value
+                .as_ref()
+                .map_or(0, |value| self.sizer.value(value)),
+        };
+        if let Ok(value) = &looked.value {
+            let judged = rules.judge(form, &parts.headers, value);
+            for thought in &judged.thoughts {
+                let cost = of_bytes(thought.length);
+                match form {
+                    Form::Chat if !thought.seen => size = size.saturating_sub(cost),
+                    Form::Responses | Form::Messages if thought.seen => size += cost,
+                    Form::Chat | Form::Responses | Form::Messages => {}
+                }
+            }
+            looked.judged = judged;
         }
-        (judged, tokens)
+        looked.tokens.size = size;
+        let refusal = match self.options.window {
+            Some(window) if size > window => Some(Refusal::context_length(window, size)),
+            Some(_) | None => looked.judged.refusal.clone(),
+        };
+        if let (Ok(_), Some(refusal)) = (&looked.value, refusal) {
+            looked.value = Err(refusal);
+        }
+        if looked.value.is_ok() && form == Form::Chat {
+            let outline = Outline::read(body);
+            let mut cache = locked(&self.cache);
+            looked.tokens.cached = cache.admit(credential(parts), &outline, &self.sizer);
+        }
+        looked
     }
 
-    fn envelope(&self, index: usize, body: &Value, reply: &Reply, tokens: Tokens) -> Envelope {
+    fn envelope(&self, index: usize, looked: &Looked, body: &Value, reply: &Reply) -> Envelope {
+        let (form, tokens) = (looked.form, looked.tokens);
         let mut completion = self.sizer.text(&reply.text) + self.sizer.text(&reply.reasoning);
         for call in &reply.calls {
             completion += self.sizer.text(&call.name) + self.sizer.text(&call.arguments);
         }
         let reported = |count: usize| scaled(count, self.options.usage_factor);
         Envelope {
-            id: format!("chatcmpl-scripted{index:06}"),
+            form,
+            id: match form {
+                Form::Chat => format!("chatcmpl-scripted{index:06}"),
+                Form::Responses => format!("resp_{index}"),
+                Form::Messages => format!("msg_{index}"),
+            },
             created: CREATED + u64::try_from(index).unwrap_or_default(),
             model: body
                 .get("model")
@@ -285,9 +353,11 @@ fn credential(parts: &Parts) -> &str {
 }
 
 fn authorised(auth: &Auth, parts: &Parts) -> Result<(), Refusal> {
-    let token = credential(parts)
-        .strip_prefix("Bearer ")
-        .unwrap_or_default();
+    // Clients of Messages name their key in a header of its own.
+    let own = parts.headers.get("x-api-key");
+    let own = own.and_then(|value| value.to_str().ok());
+    let bearer = credential(parts).strip_prefix("Bearer ");
+    let token = bearer.or(own).unwrap_or_default();
     let (message, code) = match auth {
         Auth::Open => return Ok(()),
         Auth::Any if !token.is_empty() => return Ok(()),
@@ -319,52 +389,68 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
         // The other side left within its body, or sent too much: nobody waits for more.
         Err(_) => return send::json(413, send::error("request body is too large").into()),
     };
-    if parts.method == http::Method::POST && parts.uri.path() == "/v1/chat/completions" {
-        return chat(&shared, &parts, body, link).await;
+    let path = parts.uri.path();
+    if let Some(form) = form_of(parts.method.as_str(), path) {
+        return answer(&shared, form, &parts, body, link).await;
+    }
+    if (parts.method.as_str(), path) == ("POST", "/v1/messages/count_tokens") {
+        return counted(&shared, &parts, &body);
     }
     let verdict = match authorised(&shared.options.auth, &parts) {
         Err(refusal) => Verdict::Refused(refusal),
         Ok(()) => Verdict::Unchecked,
     };
-    let noted = shared.note(&parts, &body, verdict.clone(), Tokens::default());
+    let noted = shared.note(&parts, &body, verdict.clone(), None);
     match verdict {
-        Verdict::Refused(refusal) => send::json(refusal.status, refusal.body().into()),
+        Verdict::Refused(refusal) => send::json(refusal.status, refusal.body(Form::Chat).into()),
         Verdict::Accepted | Verdict::Unchecked => {
             side::answer(&parts, &body, noted.progress.watch())
         }
     }
 }
 
-async fn chat(shared: &Shared, parts: &Parts, body: Bytes, link: Link) -> Response {
-    let (judged, tokens) = shared.judge(parts, &body);
-    let verdict = match &judged {
-        Ok(_) => Verdict::Accepted,
-        Err(refusal) => Verdict::Refused(refusal.clone()),
-    };
-    let noted = shared.note(parts, &body, verdict, tokens);
+/// Tells the tokens of a request of Messages, which is checked as if it were to be answered.
+fn counted(shared: &Shared, parts: &Parts, body: &Bytes) -> Response {
+    let looked = shared.look(Form::Messages, parts, body);
+    let noted = shared.note(parts, body, looked.verdict(), Some(&looked));
+    noted.progress.watch().finish();
+    match looked.value {
+        Ok(_) => {
+            let count = scaled(looked.tokens.size, shared.options.usage_factor);
+            let told = serde_json::json!({"input_tokens": count});
+            send::json(200, told.to_string().into())
+        }
+        Err(refusal) => send::json(refusal.status, refusal.body(Form::Messages).into()),
+    }
+}
+
+async fn answer(shared: &Shared, form: Form, parts: &Parts, body: Bytes, link: Link) -> Response {
+    let looked = shared.look(form, parts, &body);
+    let noted = shared.note(parts, &body, looked.verdict(), Some(&looked));
     let watch = noted.progress.watch();
-    let value = match judged {
+    let value = match &looked.value {
         Ok(value) => value,
         Err(refusal) => {
             watch.finish();
-            return send::json(refusal.status, refusal.body().into());
+            return send::json(refusal.status, refusal.body(form).into());
         }
     };
+    let size = looked.tokens.size;
     let reply = shared.script.reply(&RequestView {
         index: noted.index,
         headers: &parts.headers,
         raw: &body,
-        body: &value,
-        size: tokens.size,
+        body: value,
+        size,
     });
-    let mut reply = match send::early(reply, tokens.size, &link, &watch).await {
+    let mut reply = match send::early(form, reply, size, &link, &watch).await {
         Ok(reply) => reply,
         Err(response) => return *response,
     };
     let model = value.get("model").and_then(Value::as_str);
     let rules = &shared.options.rules;
-    rules.issue(Form::Chat, model.unwrap_or_default(), &mut reply);
-    let envelope = shared.envelope(noted.index, &value, &reply, tokens);
+    rules.issue(form, model.unwrap_or_default(), &looked.judged, &mut reply);
+    let envelope = shared.envelope(noted.index, &looked, value, &reply);
     let streamed = value.get("stream") == Some(&Value::Bool(true));
     let steps = if streamed {
         wire::stream_steps(&reply, &envelope)

@@ -26,7 +26,13 @@ pub const LOW_IMAGE_TOKENS: usize = 85;
 /// A counter for callers that bring none: a quarter of the bytes, rounded up.
 #[must_use]
 pub fn quarter_of_bytes() -> CountFn {
-    Arc::new(|text: &str| text.len().div_ceil(4))
+    Arc::new(|text: &str| of_bytes(text.len()))
+}
+
+/// Tokens of a text of so many bytes that is not there to be counted.
+#[must_use]
+pub const fn of_bytes(bytes: usize) -> usize {
+    bytes.div_ceil(4)
 }
 
 /// The parts of a request body that are counted and compared, as the exact text that was sent.
@@ -88,6 +94,45 @@ impl Sizer {
         let outline = Outline::read(body);
         let messages: usize = outline.messages.iter().map(|raw| self.message(raw)).sum();
         messages + outline.tools.map_or(0, |tools| self.text(tools))
+    }
+
+    /// Tokens of a whole request of Responses or Messages, without its thoughts.
+    #[must_use]
+    pub fn value(&self, body: &Value) -> usize {
+        let texts = ["instructions", "system", "messages", "input"];
+        let texts = texts.iter().filter_map(|field| body.get(field));
+        let tools = body
+            .get("tools")
+            .map_or(0, |tools| self.text(&tools.to_string()));
+        tools + texts.map(|text| self.said(text)).sum::<usize>()
+    }
+
+    /// Tokens of what stands in a list of Responses or Messages, however deep.
+    fn said(&self, value: &Value) -> usize {
+        let fields = match value {
+            Value::String(text) => return self.text(text),
+            Value::Array(list) => return list.iter().map(|value| self.said(value)).sum(),
+            Value::Object(fields) => fields,
+            Value::Null | Value::Bool(_) | Value::Number(_) => return 0,
+        };
+        let kind = fields.get("type").and_then(Value::as_str);
+        let text = |field: &str| fields.get(field).map_or(0, |value| self.said(value));
+        match kind.unwrap_or_default() {
+            "thinking" | "redacted_thinking" | "reasoning" => 0,
+            "image" | "input_image" => IMAGE_TOKENS,
+            "function_call" => CALL_OVERHEAD + text("name") + text("arguments"),
+            "tool_use" => {
+                let input = fields.get("input").map(Value::to_string);
+                CALL_OVERHEAD + text("name") + self.text(&input.unwrap_or_default())
+            }
+            _ => {
+                let role = fields.contains_key("role") || fields.contains_key("output");
+                let texts = ["text", "content", "output"]
+                    .iter()
+                    .map(|field| text(field));
+                texts.sum::<usize>() + if role { MESSAGE_OVERHEAD } else { 0 }
+            }
+        }
     }
 
     /// Tokens of one message, given as JSON.

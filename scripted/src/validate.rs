@@ -5,9 +5,12 @@
 //! the first fault found is the one that is named.
 
 mod messages;
+mod pairs;
 mod tools;
 
 use serde_json::{Value, json};
+
+use crate::rules::Form;
 
 /// The refusal of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,18 +93,24 @@ impl Refusal {
         }
     }
 
-    /// The refusal as the provider sends it.
+    /// The refusal as the provider sends it in a wire format.
     #[must_use]
-    pub fn body(&self) -> String {
+    pub fn body(&self, form: Form) -> String {
         if let Some(raw) = &self.raw {
             return raw.clone();
         }
-        json!({"error": {
-            "message": self.message,
-            "type": "invalid_request_error",
-            "param": self.param,
-            "code": self.code,
-        }})
+        let kind = "invalid_request_error";
+        match form {
+            Form::Messages => {
+                json!({"type": "error", "error": {"type": kind, "message": self.message}})
+            }
+            Form::Chat | Form::Responses => json!({"error": {
+                "message": self.message,
+                "type": kind,
+                "param": self.param,
+                "code": self.code,
+            }}),
+        }
         .to_string()
     }
 }
@@ -111,11 +120,11 @@ impl Refusal {
 /// # Errors
 /// The first rule that the body breaks.
 pub fn request(body: &[u8]) -> Result<Value, Refusal> {
-    request_of(body, false)
+    request_of(Form::Chat, body, false)
 }
 
-/// The same of a provider that may know parts of thinking.
-pub(crate) fn request_of(body: &[u8], thinking: bool) -> Result<Value, Refusal> {
+/// The same in a wire format, of a provider that may know parts of thinking.
+pub(crate) fn request_of(form: Form, body: &[u8], thinking: bool) -> Result<Value, Refusal> {
     let value: Value = serde_json::from_slice(body).map_err(|_| Refusal::malformed())?;
     let Some(fields) = value.as_object() else {
         return Err(Refusal::malformed());
@@ -128,6 +137,10 @@ pub(crate) fn request_of(body: &[u8], thinking: bool) -> Result<Value, Refusal> 
             );
         }
         Some(other) => return Err(Refusal::wrong_type("model", "a string", other)),
+    }
+    if form != Form::Chat {
+        pairs::check(form, &value)?;
+        return Ok(value);
     }
     scalars(&value)?;
     messages::check(fields.get("messages"), thinking)?;

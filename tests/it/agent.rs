@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
 use plimsoll_scripted::wire::{self, Envelope, Step};
-use plimsoll_scripted::{Call, Heard, Options, Provider, Received, Reply, Script, Verdict};
+use plimsoll_scripted::{Call, Form, Heard, Options, Provider, Received, Reply, Script, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::support::{Lenient, Proxy, client, soon};
@@ -377,6 +377,7 @@ pub fn completion(reply: &Reply, body: &[u8]) -> Response {
     let text = String::from_utf8_lossy(body);
     let streamed = text.contains(r#""stream":true"#);
     let envelope = Envelope {
+        form: Form::Chat,
         id: "chatcmpl-lenient".to_owned(),
         created: 1,
         model: "gpt-4o".to_owned(),

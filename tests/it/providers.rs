@@ -3,6 +3,7 @@
 //! to end as it does without a proxy. Asserts only in `session`.
 
 mod agent;
+mod bound;
 mod chat;
 mod edits;
 mod guided;
@@ -12,7 +13,6 @@ mod responses;
 mod script;
 mod session;
 mod switch;
-mod wire;
 
 /// Tests of one rule: streamed, with a restart on the way, and whole.
 macro_rules! rule {

@@ -12,6 +12,7 @@ use super::*;
 use crate::audit;
 use crate::client::{Client, ClientOptions, ClientRequest, NoText};
 use crate::received::{Progress, Received, Verdict};
+use crate::rules::{Form, Judged};
 use crate::script::Call;
 use crate::size::{Sizer, quarter_of_bytes};
 use crate::validate;
@@ -211,6 +212,7 @@ impl Proxy<'_> {
             verdict: judged
                 .clone()
                 .map_or_else(Verdict::Refused, |_| Verdict::Accepted),
+            judged: Judged::default(),
             size,
             cached: 0,
             progress: Progress::default(),
@@ -249,6 +251,7 @@ impl Proxy<'_> {
             ..reply.clone()
         };
         let envelope = Envelope {
+            form: Form::Chat,
             id: "c".into(),
             created: 1,
             model: "m".into(),

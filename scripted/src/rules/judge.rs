@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::read::{Call, History, Said, text};
+use super::seal::Seal;
 use super::{Edit, Form, HIDDEN, Issued, Rule, Scope, is_of, signed, words};
 use crate::validate::Refusal;
 
@@ -55,7 +56,8 @@ pub(super) fn broken(
         Rule::ReasoningItems => said.find_map(items),
         Rule::NothingForeign => said.find_map(|said| foreign(form, model, said)),
         Rule::Unwritten(edit) => unwritten(edit, form, history, issued).then(words::nothing),
-        Rule::Random { .. } => None,
+        // Both are judged where they are told of.
+        Rule::Random { .. } | Rule::Bound(_) => None,
     }
 }
 
@@ -114,8 +116,12 @@ fn unnamed(details: &Value) -> Value {
 fn claude(model: &str, history: &History, issued: &Issued) -> Option<Refusal> {
     let mut turn = history.said.iter().filter(|said| said.current);
     let forged = |block: &Value| {
-        let made = signed(model, &text(block, "thinking"));
-        text(block, "type") == "thinking" && text(block, "signature") != made
+        let (made, signature) = (
+            signed(model, &text(block, "thinking")),
+            text(block, "signature"),
+        );
+        let sealed = signature == made || Seal::read(&signature).is_some();
+        text(block, "type") == "thinking" && !sealed
     };
     if let Some(said) = turn.find(|said| said.thoughts.iter().any(forged)) {
         return Some(words::claude_signature(said.place));

@@ -205,7 +205,10 @@ fn parts(message: &Value) -> usize {
     array(message, "content").count()
 }
 
-fn array<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+pub(super) fn array<'a>(
+    value: &'a Value,
+    field: &str,
+) -> impl Iterator<Item = &'a Value> + use<'a> {
     let list = value.get(field).and_then(Value::as_array);
     list.into_iter().flatten()
 }

@@ -5,10 +5,12 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{Edit, Form, Rule, Rules, Scope};
+use super::{Edit, Form, Judged, Rule, Rules, Scope};
 use crate::script::{Call, Reply};
+use crate::validate::Refusal;
 use crate::wire::{self, Envelope};
 
 const MODEL: &str = "m";
@@ -21,8 +23,9 @@ fn answered(rule: Rule) -> (Rules, Value) {
         Call::new("b1", "bash", r#"{"c":"run"}"#),
     ];
     let mut reply = Reply::calls(calls).saying("One.").reasoning("Hm.");
-    rules.issue(Form::Chat, MODEL, &mut reply);
+    rules.issue(Form::Chat, MODEL, &Judged::default(), &mut reply);
     let envelope = Envelope {
+        form: Form::Chat,
         id: "x".to_owned(),
         created: 1,
         model: MODEL.to_owned(),
@@ -48,7 +51,12 @@ fn judged(rules: &Rules, message: &Value, model: &str, later: bool) -> Option<St
     let tools = json!([{"type": "function", "function": {"name": "bash"}},
         {"type": "function", "function": {"name": "delimiter"}}]);
     let body = json!({"model": model, "messages": messages, "tools": tools});
-    rules.judge(Form::Chat, &body).err().map(|r| r.message)
+    refused(rules, Form::Chat, &body).map(|r| r.message)
+}
+
+/// What is said against a request.
+fn refused(rules: &Rules, form: Form, body: &Value) -> Option<Refusal> {
+    rules.judge(form, &HeaderMap::new(), body).refusal
 }
 
 /// Takes a member away; a path may end in a list.
@@ -197,8 +205,8 @@ fn edits_are_told_from_what_was_first() {
         json!({"model": MODEL, "messages": [message,
             {"role": "tool", "tool_call_id": "b1", "content": text}]})
     };
-    assert!(rules.judge(Form::Chat, &body("of b1")).is_ok());
-    assert!(rules.judge(Form::Chat, &body("[evicted]")).is_err());
+    assert!(refused(&rules, Form::Chat, &body("of b1")).is_none());
+    assert!(refused(&rules, Form::Chat, &body("[evicted]")).is_some());
 
     let (rules, message) = answered(Rule::Unwritten(Edit::Arguments));
     let mut other = message.clone();
@@ -217,22 +225,22 @@ fn some_of_a_hundred_are_refused() {
     };
     let rules = Rules::new([rule]);
     let body = json!({"model": MODEL, "messages": []});
-    let refused = (0..200).filter(|_| rules.judge(Form::Chat, &body).is_err());
-    assert!((15..50).contains(&refused.count()));
+    let count = (0..200).filter(|_| refused(&rules, Form::Chat, &body).is_some());
+    assert!((15..50).contains(&count.count()));
 }
 
 #[test]
 fn messages_and_responses_are_read() {
     let rules = Rules::new([Rule::ClaudeThinking, Rule::DeepSeekThinking]);
     let mut reply = Reply::calls(vec![Call::new("b1", "bash", "{}")]).reasoning("Hm.");
-    rules.issue(Form::Messages, MODEL, &mut reply);
+    rules.issue(Form::Messages, MODEL, &Judged::default(), &mut reply);
     let call = json!({"type": "tool_use", "id": "b1", "name": "bash", "input": {}});
     let thought = |by: &str| json!({"type": "thinking", "thinking": "Hm.", "signature": super::signed(by, "Hm.")});
     let says = |content: Value| {
         let body = json!({"model": MODEL, "messages": [{"role": "user", "content": "go"},
             {"role": "assistant", "content": content}, {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "b1", "content": "out"}]}]});
-        rules.judge(Form::Messages, &body).err().map(|r| r.message)
+        refused(&rules, Form::Messages, &body).map(|r| r.message)
     };
     assert_eq!(says(json!([thought(MODEL), call])), None);
     assert!(says(json!([thought("other"), call])).is_some());
@@ -241,8 +249,7 @@ fn messages_and_responses_are_read() {
     let rules = Rules::new([Rule::ReasoningItems]);
     let given = |items: Value| {
         let body = json!({"model": MODEL, "input": items});
-        let refused = rules.judge(Form::Responses, &body).err();
-        refused.map(|refusal| refusal.message)
+        refused(&rules, Form::Responses, &body).map(|refusal| refusal.message)
     };
     let (thinks, call, output) = (
         json!({"type": "reasoning", "id": "rs_1", "summary": []}),

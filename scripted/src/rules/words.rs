@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{Rule, Scope};
+use super::{CONTROLS, Difference, Form, Rule, Scope};
 use crate::validate::Refusal;
 
 fn refusal(message: impl Into<String>) -> Refusal {
@@ -236,6 +236,92 @@ pub(super) fn unsupported(place: usize, field: &str) -> Refusal {
         "'messages.{place}' : for 'role:assistant' the following must be \
          satisfied[('messages.{place}' : property '{field}' is unsupported)]"
     ))
+}
+
+/// A refusal of Anthropic's, as its own endpoint shapes it or as OpenRouter passes it on.
+fn anthropic(form: Form, message: String) -> Refusal {
+    let raw = json!({"type": "error", "error": {"type": "invalid_request_error",
+        "message": message}});
+    match form {
+        Form::Messages | Form::Responses => shaped(message, |_| raw.to_string()),
+        Form::Chat => Refusal {
+            message,
+            ..shaped("Provider returned error", |outer| {
+                json!({"error": {"message": outer, "code": 400, "metadata":
+                    {"raw": raw.to_string(), "provider_name": "Anthropic"}}, "user_id": "user_1"})
+                .to_string()
+            })
+        },
+    }
+}
+
+const SIGNATURE: &str = "Invalid `signature` in `thinking` block";
+
+/// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation>
+pub(super) fn bound(form: Form, path: &str, told: bool, difference: &Difference) -> Refusal {
+    let mut text = format!(
+        "{path}: {SIGNATURE}. The block is bound to a different conversation. Remove the block, or \
+         set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\"."
+    );
+    if !told {
+        text.push_str(&format!(
+            " That setting requires the `{CONTROLS}` value in the `anthropic-beta` header."
+        ));
+    }
+    text.push_str(&match difference {
+        Difference::System => {
+            " The `system` prompt differs from the one this block was created with.".to_owned()
+        }
+        Difference::Tools => {
+            " The `tools` list differs from the one this block was created with.".to_owned()
+        }
+        Difference::Content(first) => format!(
+            " Content before this block differs from when it was created, first at `{first}`."
+        ),
+        Difference::Older(first) => {
+            format!(" A message older than `{first}` differs from when this block was created.")
+        }
+        Difference::Missing(first) => format!(
+            " Content that preceded this block when it was created is missing from this request, \
+             starting at `{first}`."
+        ),
+        Difference::Gap => " The `thinking` block that preceded this one when it was created is \
+                            missing from this request."
+            .to_owned(),
+        Difference::Returned => String::new(),
+    });
+    anthropic(form, text)
+}
+
+/// The same page, of a signature that can't be read.
+pub(super) fn forged(form: Form, path: &str) -> Refusal {
+    anthropic(form, format!("{path}: {SIGNATURE}"))
+}
+
+/// <https://github.com/openclaw/openclaw/pull/27142>
+pub(super) fn newest(form: Form, path: &str) -> Refusal {
+    anthropic(
+        form,
+        format!(
+            "{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message \
+             cannot be modified. These blocks must remain as they were in the original response."
+        ),
+    )
+}
+
+/// <https://github.com/Wei-Shaw/sub2api/pull/6677>
+pub(super) fn binding_unknown(kind: &str) -> Refusal {
+    let text = format!("thinking.{kind}.block_binding: Extra inputs are not permitted");
+    anthropic(Form::Messages, text)
+}
+
+/// What is said of a value that is none of the two was seen nowhere: it is worded as its like.
+pub(super) fn binding_value(kind: &str) -> Refusal {
+    let text = format!(
+        "thinking.{kind}.block_binding.prefix_mismatch_behavior: Input should be 'error' or \
+         'drop_block'"
+    );
+    anthropic(Form::Messages, text)
 }
 
 /// A refusal that says nothing.

@@ -470,13 +470,13 @@ fn refuses_with_the_parameter_and_the_text_of_a_provider() {
 #[test]
 fn refusals_have_the_error_shape() {
     let refusal = Refusal::context_length(100, 101);
-    let body: Value = serde_json::from_str(&refusal.body()).unwrap();
+    let body: Value = serde_json::from_str(&refusal.body(Form::Chat)).unwrap();
     assert_eq!(body["error"]["code"], "context_length_exceeded");
     assert_eq!(body["error"]["type"], "invalid_request_error");
     let text = body["error"]["message"].as_str().unwrap();
     assert!(text.starts_with(
         "This model's maximum context length is 100 tokens. However, your messages resulted in 101 tokens."
     ));
-    let malformed: Value = serde_json::from_str(&Refusal::malformed().body()).unwrap();
+    let malformed: Value = serde_json::from_str(&Refusal::malformed().body(Form::Chat)).unwrap();
     assert!(malformed["error"]["code"].is_null());
 }

@@ -3,9 +3,11 @@
 use super::*;
 use crate::heard::Heard;
 use crate::rng::Rng;
+use crate::script::{IndexStyle, UsagePlace};
 
 fn envelope(include_usage: bool) -> Envelope {
     Envelope {
+        form: Form::Chat,
         id: "chatcmpl-1".into(),
         created: 7,
         model: "m".into(),

@@ -5,16 +5,23 @@ use std::net::SocketAddr;
 
 use http::HeaderMap;
 use plimsoll_scripted::Form;
+use plimsoll_scripted::rules::CONTROLS;
 use serde_json::{Value, json};
 
 use crate::support::{client, soon};
 
 /// The agent.
+#[derive(Clone)]
 pub struct Agent {
     pub form: Form,
     pub stream: bool,
     pub model: String,
     pub history: Vec<Value>,
+    /// What is to become of thoughts whose prefix is another: `prefix_mismatch_behavior` of Messages.
+    pub binding: Option<&'static str>,
+    /// What the proxy is to do, where that is said.
+    pub mode: Option<&'static str>,
+    pub session: &'static str,
     url: String,
     ceiling: u32,
     client: reqwest::Client,
@@ -49,6 +56,9 @@ impl Agent {
             stream,
             model: model.to_owned(),
             history: Vec::new(),
+            binding: None,
+            mode: None,
+            session: "long",
             url: String::new(),
             ceiling,
             client: client(),
@@ -118,6 +128,9 @@ impl Agent {
                 "thinking": {"type": "enabled", "budget_tokens": 2000},
                 "tools": [{"name": "bash", "input_schema": schema}]}),
         };
+        if let Some(binding) = self.binding {
+            body["thinking"]["block_binding"] = json!({"prefix_mismatch_behavior": binding});
+        }
         body["model"] = self.model.clone().into();
         body["stream"] = self.stream.into();
         body
@@ -129,8 +142,16 @@ impl Agent {
             .post(&self.url)
             .header("content-type", "application/json")
             .header("authorization", "Bearer k")
-            .header("x-plimsoll-session", "long")
+            .header("x-plimsoll-session", self.session)
             .header("x-plimsoll-budget", self.ceiling.to_string());
+        let request = match self.binding {
+            Some(_) => request.header("anthropic-beta", CONTROLS),
+            None => request,
+        };
+        let request = match self.mode {
+            Some(mode) => request.header("x-plimsoll-mode", mode),
+            None => request,
+        };
         let response = soon(request.body(self.body().to_string()).send()).await;
         let response = response.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());

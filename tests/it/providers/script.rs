@@ -1,10 +1,10 @@
-//! What the model does: 36 commands in three turns of the user's or in one, marked as episodes where
-//! the tool for it is offered, and what the commands give back. Asserts nothing.
+//! What the model does: 36 commands or more, in turns of the user's of twelve each or in one, marked as
+//! episodes where the tool for it is offered, and what the commands give back. Asserts nothing.
 
-use plimsoll_scripted::{Call, Reply};
+use plimsoll_scripted::{Call, Reply, thoughts};
 use serde_json::{Value, json};
 
-/// The commands of a session.
+/// The commands of a session that has no other number of them.
 pub const LAST: usize = 36;
 /// The commands of one turn of the user's.
 const STAGE: usize = 12;
@@ -26,6 +26,10 @@ pub struct Quirks {
     pub torn: bool,
     /// An act ends with a description.
     pub described: bool,
+    /// The commands of the session.
+    pub last: usize,
+    /// The tokens of each thought; 0 for a sentence.
+    pub thinks: usize,
 }
 
 impl Quirks {
@@ -38,14 +42,16 @@ impl Quirks {
         misspelt: false,
         torn: false,
         described: false,
+        last: LAST,
+        thinks: 0,
     };
 }
 
 /// What the user says behind an answer without calls; nothing at the end.
-pub fn goes_on(text: &str) -> Option<String> {
+pub fn goes_on(text: &str, quirks: Quirks) -> Option<String> {
     let done: usize = text.strip_suffix("done.")?.trim().parse().ok()?;
     let next = done + 1;
-    (next <= LAST).then(|| format!("on {next}"))
+    (next <= quirks.last).then(|| format!("on {next}"))
 }
 
 /// What a command gives back: some 500 tokens, no two lines alike.
@@ -63,7 +69,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
         let n: usize = n.unwrap_or_default();
         return Reply::calls(vec![bash(n, quirks)])
             .saying(format!("Step {n}."))
-            .reasoning(thought(n));
+            .reasoning(thought(n, quirks));
     }
     let n = match (key, key.strip_prefix("on "), key.strip_prefix('b')) {
         ("go", ..) => 1,
@@ -77,9 +83,9 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
             format!("{{\"error\":{{\"message\":\"who is {key:.60}\"}}}}"),
         );
     }
-    let stage = if quirks.alone { LAST } else { STAGE };
+    let stage = if quirks.alone { quirks.last } else { STAGE };
     if key.starts_with('b') && (n - 1).is_multiple_of(stage) {
-        return Reply::text(format!("{} done.", n - 1)).reasoning(thought(n));
+        return Reply::text(format!("{} done.", n - 1)).reasoning(thought(n, quirks));
     }
     let lone = lone(n);
     let mut calls = if marks { hidden(n, quirks) } else { Vec::new() };
@@ -87,7 +93,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
         let thought = if quirks.unthought {
             String::new()
         } else {
-            thought(n)
+            thought(n, quirks)
         };
         return Reply::calls(calls)
             .saying(format!("Noted {n}."))
@@ -99,10 +105,15 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
         _ if n.is_multiple_of(3) => format!("Step {n}."),
         _ => String::new(),
     };
-    Reply::calls(calls).saying(text).reasoning(thought(n))
+    Reply::calls(calls)
+        .saying(text)
+        .reasoning(thought(n, quirks))
 }
 
-fn thought(n: usize) -> String {
+fn thought(n: usize, quirks: Quirks) -> String {
+    if quirks.thinks > 0 {
+        return thoughts::words(&format!("thought {n}"), 5, quirks.thinks);
+    }
     format!("For {n} I look at what {n} asks, then at what came before {n}, and go on.")
 }
 

@@ -17,8 +17,6 @@ use crate::support::{Proxy, soon};
 
 /// The budget of a session: some five results.
 const CEILING: u32 = 4_000;
-/// Turns at most: a session that needs more has lost its way.
-const TURNS: usize = 2 * LAST;
 /// How often an agent asks again when it is refused.
 const TRIES: usize = 8;
 /// Refusals for a rule and model at most.
@@ -41,6 +39,7 @@ pub struct Case {
     half: usize,
     /// When the hidden tools are offered, and asked for.
     guide: (Offer, f64),
+    ceiling: u32,
 }
 
 /// What the client saw of an answer: its text without white space, its calls.
@@ -73,6 +72,7 @@ impl Case {
             switched: None,
             half: LAST / 2,
             guide: (Offer::Start, 0.0),
+            ceiling: CEILING,
         }
     }
 
@@ -83,6 +83,12 @@ impl Case {
             guide,
             ..Self::new(form, model, Rule::StrictNames)
         }
+    }
+
+    /// The same under another budget.
+    pub const fn budget(mut self, ceiling: u32) -> Self {
+        self.ceiling = ceiling;
+        self
     }
 
     /// The same, restarted before a turn.
@@ -117,6 +123,11 @@ impl Case {
         self
     }
 
+    /// Turns at most: a session that needs more has lost its way.
+    const fn turns(&self) -> usize {
+        2 * self.quirks.last
+    }
+
     /// Whether requests are refused at random, so that an agent asks again.
     fn random(&self) -> bool {
         let random = |rule: &Rule| matches!(rule, Rule::Random { .. });
@@ -129,7 +140,7 @@ impl Case {
         let mut direct = Played::default();
         let mut agent = self.agent();
         agent.at(host.addr);
-        let stopped = self.go(&mut agent, &mut direct, 0..TURNS).await;
+        let stopped = self.go(&mut agent, &mut direct, 0..self.turns()).await;
         assert_eq!(
             (stopped, &direct.faults),
             (true, &Vec::new()),
@@ -166,7 +177,7 @@ impl Case {
     }
 
     fn agent(&self) -> Agent {
-        let mut agent = Agent::new(self.form, self.streamed, self.model, CEILING);
+        let mut agent = Agent::new(self.form, self.streamed, self.model, self.ceiling);
         agent.user("go");
         agent
     }
@@ -174,8 +185,12 @@ impl Case {
     async fn proxied(&self, host: &Host) -> Played {
         let (mut played, mut agent) = (Played::default(), self.agent());
         let directory = tempfile::tempdir().unwrap();
-        let half = if self.restarted { self.half } else { TURNS };
-        for turns in [0..half, half..TURNS] {
+        let half = if self.restarted {
+            self.half
+        } else {
+            self.turns()
+        };
+        for turns in [0..half, half..self.turns()] {
             let proxy = Proxy::with(host.addr, |config| {
                 config.store.backend = Backend::Sled;
                 config.store.path = directory.path().to_owned();
@@ -229,7 +244,7 @@ impl Case {
                 agent.result(id, &output(id, self.quirks));
             }
             if heard.calls.is_empty() {
-                let Some(words) = goes_on(&heard.text) else {
+                let Some(words) = goes_on(&heard.text, self.quirks) else {
                     return true;
                 };
                 agent.user(&words);
@@ -259,7 +274,7 @@ impl Case {
             played.open.push(open.to_owned());
         } else if heard.header("x-plimsoll-budget") == "exceeded" {
             played.exceeded += 1;
-        } else if sent > u64::from(CEILING) {
+        } else if sent > u64::from(self.ceiling) {
             fault(format!("{sent} tokens are said to keep the budget"));
         }
         let calls = heard.calls.iter().map(|(_, name, arguments)| {
@@ -310,8 +325,15 @@ impl Case {
                 fault(format!("in front stood {fronts:?}, and not {want:?}"));
             }
         }
+        // One refusal in words that no other has is enough.
+        let bound = |rule: &Rule| matches!(rule, Rule::Bound(_));
+        let most = if self.rules.iter().any(bound) {
+            1
+        } else {
+            REFUSALS
+        };
         for (model, refusals) in counted(host) {
-            if refusals > REFUSALS {
+            if refusals > most {
                 fault(format!("{refusals} refusals of {model}: {words:?}"));
             }
             let before = played.before.get(&model).copied().unwrap_or(0);

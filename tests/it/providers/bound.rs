@@ -1,0 +1,284 @@
+//! Providers that bind each thought to everything before it: whole sessions, and sessions of which the proxy is
+//! switched off, only watches or fails on the way. No client gets a refusal that it would not have had alone,
+//! and a provider refuses once.
+
+use std::sync::Arc;
+
+use plimsoll::pipeline::App;
+use plimsoll::store::Store;
+use plimsoll::turn::Offer;
+use plimsoll_scripted::rules::Mismatch;
+use plimsoll_scripted::{Form, Received, Rule, Rules, Verdict, thoughts};
+use serde_json::Value;
+
+use super::agent::{Agent, Heard};
+use super::host::Host;
+use super::rule;
+use super::script::{Quirks, goes_on, output};
+use super::session::Case;
+use crate::support::Proxy;
+
+const OPUS: &str = "claude-opus-5-5";
+/// The same behind OpenRouter.
+const ROUTED: &str = "anthropic/claude-opus-5.5";
+/// The budget of a session: some five results.
+const CEILING: u32 = 4_000;
+
+fn case(form: Form, model: &'static str, outcome: Mismatch) -> Case {
+    Case::new(form, model, Rule::Bound(outcome))
+}
+
+rule!(refuses, case(Form::Messages, OPUS, Mismatch::Refuse));
+rule!(drops, case(Form::Messages, OPUS, Mismatch::Drop));
+rule!(ignores, case(Form::Messages, OPUS, Mismatch::Ignore));
+rule!(
+    no_table_knows_it,
+    case(Form::Messages, "mystery-1", Mismatch::Refuse)
+);
+rule!(
+    behind_openrouter,
+    case(Form::Chat, ROUTED, Mismatch::Refuse)
+);
+rule!(
+    responses,
+    case(Form::Responses, "gpt-6.2-sol", Mismatch::Drop)
+);
+rule!(asked_for_late, {
+    let guide = (Offer::Start, 1.0);
+    Case::guided(Form::Messages, OPUS, guide).and(Rule::Bound(Mismatch::Refuse))
+});
+rule!(offered_late, {
+    let guide = (Offer::Line, 1.0);
+    Case::guided(Form::Messages, OPUS, guide).and(Rule::Bound(Mismatch::Refuse))
+});
+rule!(one_long_turn, {
+    let quirks = Quirks {
+        alone: true,
+        ..Quirks::PLAIN
+    };
+    case(Form::Messages, OPUS, Mismatch::Refuse).quirks(quirks)
+});
+rule!(long_and_thoughtful, {
+    let quirks = Quirks {
+        last: 120,
+        thinks: 300,
+        ..Quirks::PLAIN
+    };
+    case(Form::Messages, OPUS, Mismatch::Refuse)
+        .quirks(quirks)
+        .budget(8_000)
+});
+rule!(goes_on_with_another, {
+    case(Form::Messages, "claude-opus-4-6", Mismatch::Ignore)
+        .switched(OPUS, [Rule::Bound(Mismatch::Refuse)])
+});
+
+async fn host(form: Form, outcome: Mismatch) -> Host {
+    Host::start(form, Rules::new([Rule::Bound(outcome)]), Quirks::PLAIN).await
+}
+
+fn agent(form: Form, model: &str, stream: bool) -> Agent {
+    let mut agent = Agent::new(form, stream, model, CEILING);
+    agent.user("go");
+    agent
+}
+
+/// Takes some turns, all of which have to be answered.
+async fn work(agent: &mut Agent, turns: usize) -> Vec<Heard> {
+    let mut all = Vec::new();
+    for turn in 0..turns {
+        let heard = agent.ask().await;
+        assert_eq!(heard.status, 200, "turn {turn}: {}", heard.bytes);
+        agent.keep(&heard);
+        for (id, ..) in &heard.calls {
+            agent.result(id, &output(id, Quirks::PLAIN));
+        }
+        if heard.calls.is_empty() {
+            let words = goes_on(&heard.text, Quirks::PLAIN).unwrap_or_else(|| "on 1".to_owned());
+            agent.user(&words);
+        }
+        all.push(heard);
+    }
+    all
+}
+
+fn refused(request: &&Received) -> bool {
+    matches!(request.verdict, Verdict::Refused(_))
+}
+
+/// What a provider accepted, as bodies.
+fn accepted(host: &Host) -> Vec<Value> {
+    let requests = host.requests();
+    let accepted = requests.iter().filter(|request| !refused(request));
+    accepted.map(Received::value).collect()
+}
+
+const FORMS: [(Form, &str); 2] = [(Form::Messages, OPUS), (Form::Chat, ROUTED)];
+
+/// What is sent past the proxy's views is the client's own: it is refused, and goes up again without thoughts.
+#[tokio::test]
+async fn a_session_lives_through_off_and_observe_and_back() {
+    for (form, model) in FORMS {
+        for stream in [false, true] {
+            let host = host(form, Mismatch::Refuse).await;
+            let proxy = Proxy::before(host.addr).await;
+            let mut agent = agent(form, model, stream);
+            agent.at(proxy.addr);
+            work(&mut agent, 14).await;
+            assert_eq!(host.refusals().len(), 1, "{form:?}: the first pass teaches");
+            for mode in ["off", "observe"] {
+                agent.mode = Some(mode);
+                let heard = work(&mut agent, 4).await;
+                assert!(
+                    heard
+                        .iter()
+                        .all(|heard| heard.header("x-plimsoll-fail-open").is_empty())
+                );
+            }
+            let before = host.refusals().len();
+            agent.mode = None;
+            work(&mut agent, 12).await;
+            assert_eq!(
+                host.refusals().len(),
+                before,
+                "{form:?}: managed again, nothing is refused"
+            );
+            proxy.end().await;
+        }
+    }
+}
+
+/// A client that never had the proxy before may have a history with thoughts.
+#[tokio::test]
+async fn a_session_that_began_without_the_proxy_keeps_its_thoughts_until_a_pass() {
+    for (form, model) in FORMS {
+        let host = host(form, Mismatch::Refuse).await;
+        let proxy = Proxy::before(host.addr).await;
+        let mut agent = agent(form, model, false);
+        agent.at(host.addr);
+        work(&mut agent, 3).await;
+        agent.at(proxy.addr);
+        work(&mut agent, 2).await;
+        assert_eq!(host.refusals(), [], "{form:?}");
+        let bodies = accepted(&host);
+        thoughts::append_only(form, &bodies).unwrap();
+        let carried = thoughts::carried(form, bodies.last().unwrap());
+        assert!(carried.len() >= 3, "{form:?}: {carried:?}");
+        work(&mut agent, 20).await;
+        assert!(
+            host.refusals().len() <= 1,
+            "{form:?}: {:?}",
+            host.refusals()
+        );
+        proxy.end().await;
+    }
+}
+
+/// What one process learned is known to another one with the same store, and to one that begins later.
+#[tokio::test]
+async fn another_replica_has_nothing_refused_again() {
+    let host = host(Form::Messages, Mismatch::Refuse).await;
+    let store = Arc::new(Store::forgetful(64 << 20));
+    let share = |app: &mut App| app.store = Arc::clone(&store);
+    let one = Proxy::wired(host.addr, |_| {}, share).await;
+    let mut first = agent(Form::Messages, OPUS, true);
+    first.at(one.addr);
+    work(&mut first, 16).await;
+    assert_eq!(host.refusals().len(), 1);
+    let share = |app: &mut App| app.store = Arc::clone(&store);
+    let other = Proxy::wired(host.addr, |_| {}, share).await;
+    let mut second = agent(Form::Messages, OPUS, true);
+    second.session = "another";
+    second.at(other.addr);
+    work(&mut second, 16).await;
+    // And the first session goes on there.
+    first.at(other.addr);
+    work(&mut first, 8).await;
+    assert_eq!(host.refusals().len(), 1, "{:?}", host.refusals());
+    one.end().await;
+    other.end().await;
+}
+
+/// Between two passes a request only goes on behind the one before it, and no thought that left returns.
+#[tokio::test]
+async fn what_is_compared_only_grows_but_at_passes() {
+    for (form, model) in FORMS {
+        let host = host(form, Mismatch::Refuse).await;
+        let proxy = Proxy::before(host.addr).await;
+        let mut agent = agent(form, model, true);
+        agent.at(proxy.addr);
+        let heard = work(&mut agent, 34).await;
+        let bodies = accepted(&host);
+        thoughts::none_returns(form, &bodies).unwrap();
+        let pairs = bodies.iter().zip(bodies.iter().skip(1));
+        let broken = pairs.filter(|(one, next)| thoughts::extends(form, one, next).is_err());
+        let breaks = broken.count();
+        let evicted = |heard: &Heard| heard.header("x-plimsoll-evicted-tokens").to_owned();
+        let mut sizes: Vec<String> = heard.iter().map(evicted).collect();
+        sizes.dedup();
+        assert!(
+            breaks >= 3 && breaks <= sizes.len(),
+            "{form:?}: {breaks} of {sizes:?}"
+        );
+        proxy.end().await;
+    }
+}
+
+/// The endpoint that counts refuses in the same words.
+#[tokio::test]
+async fn a_client_that_asks_for_a_wish_of_its_own_gets_it() {
+    let host = host(Form::Messages, Mismatch::Refuse).await;
+    let proxy = Proxy::before(host.addr).await;
+    let mut agent = agent(Form::Messages, OPUS, false);
+    agent.binding = Some("drop_block");
+    agent.at(proxy.addr);
+    let heard = work(&mut agent, 24).await;
+    assert_eq!(host.refusals(), [], "the client has them dropped");
+    assert!(
+        heard
+            .iter()
+            .all(|heard| heard.bytes.contains("input_transformations"))
+    );
+    proxy.end().await;
+}
+
+/// A fork, a history that its client has summed up, and one whose older results its client clears.
+#[tokio::test]
+async fn a_session_lives_whatever_its_client_makes_of_its_history() {
+    for (form, model) in FORMS {
+        let host = host(form, Mismatch::Refuse).await;
+        let proxy = Proxy::before(host.addr).await;
+        let mut agent = agent(form, model, true);
+        agent.at(proxy.addr);
+        work(&mut agent, 12).await;
+        let mut fork = agent.clone();
+        work(&mut agent, 10).await;
+        let refusals = host.refusals().len();
+        assert!(refusals <= 1, "{form:?}: {refusals}");
+        work(&mut fork, 8).await;
+        assert_eq!(host.refusals().len(), refusals, "{form:?}: a fork");
+        let mut summed = agent.clone();
+        summed.history.clear();
+        summed.user("on 20");
+        work(&mut summed, 8).await;
+        assert_eq!(host.refusals().len(), refusals, "{form:?}: summed up");
+        // At the provider this client would be refused.
+        let old = agent.history.iter_mut().find(|message| is_result(message));
+        clear(old.unwrap());
+        work(&mut agent, 6).await;
+        assert_eq!(host.refusals().len(), refusals, "{form:?}: cleared");
+        proxy.end().await;
+    }
+}
+
+fn is_result(message: &Value) -> bool {
+    message["role"] == "tool" || message["content"][0]["type"] == "tool_result"
+}
+
+fn clear(message: &mut Value) {
+    let place = match message["role"] == "tool" {
+        true => &mut message["content"],
+        false => &mut message["content"][0]["content"],
+    };
+    *place = "[cleared]".into();
+}
