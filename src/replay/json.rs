@@ -98,6 +98,7 @@ pub fn policy(name: &str, outcome: &Outcome) -> Value {
         "anchors": counts(outcome.visible),
         "anchors_recoverable": counts(outcome.recoverable),
         "lines": counts(outcome.lines),
+        "thoughts": {"ended": outcome.thoughts.part, "thought": outcome.thoughts.whole},
     })
 }
 

@@ -91,6 +91,8 @@ pub struct Outcome {
     pub passages: Share,
     /// Calls that were made again though an evicted one had the same name and arguments.
     pub refetches: u64,
+    /// Tokens that were thought, and those of them that passes took out of view.
+    pub thoughts: Share,
     /// Time of the policy's part of all requests, in nanoseconds.
     pub nanos: u64,
 }
@@ -119,6 +121,7 @@ impl Outcome {
         self.lines.add(other.lines);
         self.passages.add(other.passages);
         self.refetches += other.refetches;
+        self.thoughts.add(other.thoughts);
         self.nanos += other.nanos;
     }
 

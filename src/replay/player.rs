@@ -322,6 +322,7 @@ impl<'a> Player<'a> {
                     .collect(),
             });
             self.run.outcome.passes += 1;
+            self.run.outcome.thoughts.part += shown::ended(&prepared.view, &marks);
             self.holdings.pass();
             if let Some(point) = self.run.series.last_mut() {
                 point.passed = true;
@@ -391,6 +392,7 @@ impl<'a> Player<'a> {
         let answer = answer(planned, state.injected.delimiter.as_deref());
         let reader = &shared.tools.reader;
         let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
+        self.run.outcome.thoughts.whole += u64::from(hop.reasoning);
         match self.contender.annotate {
             Annotate::None => {}
             // What costs nothing has no size, and nothing to read but what notes put there.

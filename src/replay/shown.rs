@@ -7,11 +7,23 @@ use std::collections::HashSet;
 use super::message_text::TextPart;
 use super::named::{self, Ids};
 use super::sent::{Pool, SentNote};
-use crate::model::{Dialect, ItemKind, ItemNo, Role};
+use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks, Role};
 use crate::session::index::ItemIndex;
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source, Transcript};
 use crate::session::view::View;
+
+/// Tokens of the thoughts that a pass took out of view, which these marks showed before it.
+#[must_use]
+pub fn ended(view: &View, before: &Marks) -> u64 {
+    let gone = |item: &&Item| {
+        item.kind == ItemKind::Reasoning
+            && before.get(item.no) != Mark::Removed
+            && view.marks().get(item.no) == Mark::Removed
+    };
+    let gone = view.transcript().items.iter().filter(gone);
+    gone.map(|item| u64::from(item.tokens)).sum()
+}
 
 /// One request's view.
 pub struct SentView<'a> {

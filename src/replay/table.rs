@@ -2,10 +2,11 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::outcome::{Outcome, Report};
+use super::outcome::{Outcome, Report, Share};
 use super::trace::Tools;
 use super::{Annotate, Options};
 use crate::policy::Policy;
+use crate::tokens::ReasoningBack;
 
 /// How a figure is shown.
 type Show = fn(&Outcome) -> String;
@@ -89,7 +90,7 @@ fn legend(report: &Report, options: &Options) -> String {
          weighing more.\nno impact: passes after which nothing was missed that they took, \
          with its 95 % interval.\n\
          above floor: passes that stopped above it; runs: those that were the third of their kind \
-         within ten turns,\nall three with the ceiling met.\n{}",
+         within ten turns,\nall three with the ceiling met.\n{}{}",
         report.sessions.len(),
         if report.short == 0 {
             String::new()
@@ -108,6 +109,28 @@ fn legend(report: &Report, options: &Options) -> String {
         } else {
             ""
         },
+        ended(report, options),
+    )
+}
+
+/// How much of what was thought passes ended, where thoughts are bound to what stands before them.
+fn ended(report: &Report, options: &Options) -> String {
+    if options.pricing.family.reasoning_back != ReasoningBack::Bound {
+        return String::new();
+    }
+    let policies = report.policies();
+    let each = policies.iter().map(|(name, outcome)| {
+        let Share { part, whole } = outcome.thoughts;
+        format!(
+            "{name} {} of {}",
+            millions(part as f64),
+            millions(whole as f64)
+        )
+    });
+    let each: Vec<String> = each.collect();
+    format!(
+        "Tokens of thoughts, in millions, that passes ended of what was thought: {}.\n",
+        each.join("; ")
     )
 }
 
