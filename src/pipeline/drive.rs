@@ -39,8 +39,10 @@ const HOP_RETRIES: u32 = 4;
 const HOP_RETRY_WAIT: Duration = Duration::from_millis(250);
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
-/// A comment that every reader of SSE skips.
-const HEARTBEAT: &[u8] = b": plimsoll\n\n";
+/// A comment that every reader of SSE skips. No blank line stands behind it: a reader that keeps the last
+/// `id` would take that line for the end of an event, and choke on its missing data. So the comment is
+/// a line of the next event.
+const HEARTBEAT: &[u8] = b": plimsoll\n";
 
 /// How the client's response begins.
 enum Begin {

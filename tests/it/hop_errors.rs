@@ -275,7 +275,7 @@ async fn a_comment_keeps_the_client_while_a_hidden_hop_is_silent() {
         let answer = Agent::new(&proxy, true).told("go").ask().await.hides();
         assert_eq!(answer.status, 200, "a heartbeat settles the status");
         assert!(
-            answer.text().contains(": plimsoll\n\n"),
+            answer.text().contains(": plimsoll\n"),
             "{}",
             answer.text()
         );
