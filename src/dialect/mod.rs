@@ -6,7 +6,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | what other code uses, whatever the format | this one, [`request`], `splice`, [`stream`] |
+//! | what other code uses, whatever the format | this one, [`opening`], [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
 //! | what the formats share | [`answer`], `edit`, `errors`, `guard`, `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
@@ -22,6 +22,7 @@ mod machine;
 pub mod message;
 pub(crate) mod messages;
 pub mod names;
+pub mod opening;
 pub mod request;
 mod request_fields;
 pub(crate) mod responses;

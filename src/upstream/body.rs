@@ -1,5 +1,5 @@
 //! Bodies on their way through: an upload that notes when it last moved, and a response that ends
-//! with an error when the upstream falls silent. Owns these two wrappers. Never buffers a body and
+//! with an error when the upstream falls silent. Owns these two wrappers, and how long a silence may be. Never buffers a body and
 //! never changes its frames.
 
 use std::collections::VecDeque;
@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::error::{BodyError, UploadFault};
+use super::settings::UpstreamSettings;
+use crate::dialect::opening::Opening;
 use crate::model::Rope;
 
 /// The error of a body, whatever its type.
@@ -133,17 +135,38 @@ impl Body for WatchedUpload {
 #[derive(Debug)]
 pub struct ResponseBody {
     inner: reqwest::Body,
+    /// How long it may be silent once it says something.
     idle: Duration,
+    /// What came so far and says nothing, and how long it may be silent meanwhile. Boxed, because most
+    /// of the time there is none.
+    opening: Option<Box<(Opening, Duration)>>,
     silence: Pin<Box<Sleep>>,
 }
 
 impl ResponseBody {
-    pub(super) fn new(inner: reqwest::Body, idle: Duration) -> Self {
+    /// The body behind a head. Until it says something, the upstream may be at work on its first byte.
+    pub(super) fn new(inner: reqwest::Body, packed: bool, settings: &UpstreamSettings) -> Self {
+        let idle = settings.idle_timeout;
+        let first = settings.first_byte_timeout.max(idle);
         Self {
             inner,
             idle,
-            silence: Box::pin(tokio::time::sleep(idle)),
+            opening: Some(Box::new((Opening::new(packed), first))),
+            silence: Box::pin(tokio::time::sleep(first)),
         }
+    }
+
+    /// Takes in a frame. Returns how long the next one may take.
+    fn heard(&mut self, frame: &Frame<Bytes>) -> Duration {
+        let Some(opening) = &mut self.opening else {
+            return self.idle;
+        };
+        let (opening, first) = opening.as_mut();
+        if !frame.data_ref().is_some_and(|data| opening.says(data)) {
+            return *first;
+        }
+        self.opening = None;
+        self.idle
     }
 
     /// Drops the body, and leaves an empty one.
@@ -165,13 +188,17 @@ impl Body for ResponseBody {
             Poll::Ready(Some(Ok(frame))) => {
                 // A client that reads slowly does not make the upstream silent. So the clock starts
                 // again with each poll that finds a frame.
-                this.silence.as_mut().reset(Instant::now() + this.idle);
+                let next = this.heard(&frame);
+                this.silence.as_mut().reset(Instant::now() + next);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::cut(&error)))),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match this.silence.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Some(Err(BodyError::Idle))),
+                Poll::Ready(()) => Poll::Ready(Some(Err(match this.opening {
+                    Some(_) => BodyError::Unbegun,
+                    None => BodyError::Idle,
+                }))),
                 Poll::Pending => Poll::Pending,
             },
         }

@@ -12,6 +12,7 @@ use tower::ServiceExt as _;
 
 use super::body::{self, ResponseBody, UploadProgress, WatchedUpload};
 use super::error::UpstreamError;
+use super::headers::codings;
 use super::outbound::{Outbound, Payload};
 use super::retry::{RetryCause, Tries};
 use super::settings::UpstreamSettings;
@@ -102,7 +103,7 @@ impl UpstreamClient {
                 }
             }
         };
-        let idle = self.settings.idle_timeout;
-        Ok(response.map(|body| ResponseBody::new(body, idle)))
+        let packed = !codings(response.headers()).is_empty();
+        Ok(response.map(|body| ResponseBody::new(body, packed, &self.settings)))
     }
 }

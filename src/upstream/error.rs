@@ -86,6 +86,14 @@ pub enum BodyError {
         "the upstream fell silent in the middle of its answer; raise upstream.idle_timeout if that is normal"
     )]
     Idle,
+    /// Nothing of the answer itself came behind its head within `upstream.first_byte_timeout`.
+    #[error(
+        "the upstream began an answer and said nothing in time; raise upstream.first_byte_timeout if that is normal"
+    )]
+    Unbegun,
+    /// It is not packed as its headers say.
+    #[error("the upstream's answer is not packed as its content-encoding says")]
+    Coding,
     /// The connection broke in the middle.
     #[error("the upstream broke off in the middle of its answer ({cause})")]
     Cut {

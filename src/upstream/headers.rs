@@ -1,8 +1,10 @@
-//! Which headers cross the proxy. Owns the filters of both directions. Never adds a header.
+//! Which headers cross the proxy, and what they call a body's coding. Owns the filters of both
+//! directions. Never adds a header.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT, HOST, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -34,6 +36,29 @@ const CREDENTIAL_HEADERS: [&str; 5] = [
 /// Headers that never go to the upstream, besides those of the connection.
 const WITHHELD: [HeaderName; 4] = [HOST, CONTENT_LENGTH, COOKIE, EXPECT];
 
+/// Headers that are true of the client's own bytes alone: digests of the body (RFC 9530, RFC 1864).
+const OF_OWN_BYTES: [HeaderName; 4] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// Headers that fit one call, and so the first of a turn alone.
+const OF_ONE_CALL: [HeaderName; 8] = [
+    // Whoever knows the key gives the first answer again, or refuses another body under it.
+    HeaderName::from_static("idempotency-key"),
+    HeaderName::from_static("x-idempotency-key"),
+    // How often the client has tried this call.
+    HeaderName::from_static("x-stainless-retry-count"),
+    // Conditions on what the client believes to be there (RFC 9110, section 13).
+    IF_MATCH,
+    IF_NONE_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_UNMODIFIED_SINCE,
+    IF_RANGE,
+];
+
 /// Whether a header of this name goes to the upstream. It does not if the client names it in
 /// `connection`.
 #[must_use]
@@ -52,6 +77,34 @@ pub fn to_upstream(headers: &mut HeaderMap) {
             value.set_sensitive(true);
         }
     }
+}
+
+/// Removes what does not hold for a body that was written anew.
+pub fn to_view(headers: &mut HeaderMap) {
+    remove(headers, &OF_OWN_BYTES);
+}
+
+/// Removes what does not hold for a further call of the same turn.
+pub fn to_next_call(headers: &mut HeaderMap) {
+    remove(headers, &OF_ONE_CALL);
+}
+
+fn remove(headers: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// The codings that an answer is packed in, in small letters. `identity` is none, however often it is
+/// named.
+#[must_use]
+pub fn codings(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    // What is no text names a coding that nobody knows.
+    let codings = values.flat_map(|value| value.to_str().unwrap_or("?").split(','));
+    let codings = codings.map(|coding| coding.trim().to_ascii_lowercase());
+    let real = |coding: &String| !matches!(coding.as_str(), "" | "identity");
+    codings.filter(real).collect()
 }
 
 /// Removes the headers that do not go to the client. The length stays, because the body is not

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::client::UpstreamClient;
 use super::error::UpstreamError;
-use super::headers::to_upstream;
+use super::headers::{to_next_call, to_upstream};
 use super::outbound::{Outbound, Payload};
 use crate::model::Rope;
 
@@ -23,8 +23,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 4 << 20;
 /// A smaller number is not the size of a context. Some servers say 0 or 1 if they do not know.
 const MIN_WINDOW: u64 = 1_024;
-/// A header of a turn that says nothing about who asks.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The ends of the addresses to which turns go.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
@@ -116,8 +114,8 @@ fn beside(endpoint: &Url) -> Option<Url> {
 /// The headers for the list: those of the turn, without what describes its body and its answer.
 fn asking(mut headers: HeaderMap) -> HeaderMap {
     to_upstream(&mut headers);
-    let of_body =
-        |name: &HeaderName| name.as_str().starts_with("content-") || name == IDEMPOTENCY_KEY;
+    to_next_call(&mut headers);
+    let of_body = |name: &HeaderName| name.as_str().starts_with("content-");
     let names: Vec<HeaderName> = headers
         .keys()
         .filter(|name| of_body(name))

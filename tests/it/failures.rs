@@ -135,6 +135,8 @@ async fn a_stream_that_is_cut_anywhere_never_looks_whole_and_can_be_gone_on_with
     let provider = cutting().await;
     let proxy = Proxy::with(provider.address, |config| {
         config.upstream.idle_timeout = Duration::from_secs(3);
+        // Long enough for the heads of all these turns at once.
+        config.upstream.first_byte_timeout = Duration::from_secs(20);
     })
     .await;
     let mut cases = Vec::new();
@@ -199,6 +201,7 @@ async fn an_unstreamed_answer_that_breaks_off_is_an_error() {
         let provider = cutting().await;
         let proxy = Proxy::with(provider.address, |config| {
             config.upstream.idle_timeout = Duration::from_millis(500);
+            config.upstream.first_byte_timeout = Duration::from_millis(500);
         })
         .await;
         let agent = Agent::new(&proxy, false).told(&format!("cut {name} 0 0"));

@@ -72,6 +72,7 @@ mod run;
 mod series;
 mod setup;
 mod shared_store;
+mod silences;
 mod stalls;
 mod stderr;
 mod stores;

@@ -2,7 +2,7 @@
 //! stream is told by its bytes, and none of them brings a hidden call to the client. Where one may
 //! hold such a call the client's own request is served, or the stream breaks off.
 
-mod answers;
+pub mod answers;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
