@@ -42,6 +42,8 @@ pub struct Answer {
     pub model: Option<String>,
     /// The blocks of the message, in wire order; empty in a format whose messages have none.
     pub blocks: Vec<Block>,
+    /// The id of what the provider keeps for the next request of the turn, such as a container.
+    pub handle: Option<String>,
 }
 
 /// One whole block of an answer.

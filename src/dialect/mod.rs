@@ -8,7 +8,7 @@
 //! |---|---|
 //! | what other code uses, whatever the format | this one, [`opening`], [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
-//! | what the formats share | [`answer`], `edit`, `errors`, `guard`, `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
+//! | what the formats share | [`answer`], `edit`, `errors`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
 pub mod answer;
 mod blocks;
@@ -16,6 +16,7 @@ pub mod chat;
 pub(crate) mod edit;
 mod errors;
 mod guard;
+pub mod hop_fields;
 mod json;
 mod list;
 mod machine;
@@ -40,6 +41,7 @@ use bytes::Bytes;
 use crate::model::{Dialect, Digest, Handed, TurnRecord};
 use answer::{Answer, Call};
 use edit::{AssistantEdit, CallEdit};
+use hop_fields::HopFields;
 use message::{MessageError, Parsed, ParsedCall};
 use request::{Request, RequestError};
 
@@ -118,6 +120,12 @@ impl Dialect {
 
 /// Reading.
 impl Dialect {
+    /// Which members of a request hold for which hops of its turn.
+    #[must_use]
+    pub const fn hop_fields(self) -> HopFields {
+        in_format!(self, hops::HOPS)
+    }
+
     /// Reads a body.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::{chat, messages, responses};
 use crate::model::raw::{Edit, Object};
 use crate::model::{Dialect, Role, Rope};
 
+pub use super::hop_fields::LaterHop;
 pub use super::list::UpstreamView;
 pub use super::request_fields::{Limit, RequestError, RequestFields, Unmanaged};
 
@@ -175,7 +176,7 @@ impl Request {
             view: list.close(),
             tools: None,
             ask_usage: false,
-            limit: None,
+            later: None,
         };
         any.then(|| self.with(rewrite))
     }
@@ -191,14 +192,17 @@ impl Request {
         }
         // The body was walked once already; only requests that need more edits pay for another
         // walk.
-        if (parts.ask_usage || parts.limit.is_some())
+        if (parts.ask_usage || parts.later.is_some())
             && let Ok(object) = Object::parse(&self.body)
         {
             if parts.ask_usage && self.dialect == Dialect::Chat {
                 edits.push(chat::request::ask_usage(&object));
             }
-            if let (Some(limit), Some(left)) = (self.limit, parts.limit) {
-                edits.push(object.set(limit.field, left.to_string().as_bytes()));
+            if let Some(later) = &parts.later {
+                edits.extend(self.dialect.hop_fields().edits(&object, later));
+                if let (Some(limit), Some(left)) = (self.limit, later.limit) {
+                    edits.push(object.set(limit.field, left.to_string().as_bytes()));
+                }
             }
         }
         edits.sort_by_key(|(span, _)| span.start);
@@ -234,6 +238,6 @@ pub struct Rewrite {
     pub tools: Option<Bytes>,
     /// Whether to ask for the usage chunk of a stream.
     pub ask_usage: bool,
-    /// A new token limit of the answer.
-    pub limit: Option<u64>,
+    /// What a later hop is sent otherwise than the first. `None` for the first.
+    pub later: Option<LaterHop>,
 }

@@ -25,7 +25,7 @@ use failures::may_pass;
 use super::app::App;
 use super::error::ProxyError;
 use super::finish::Committed;
-use super::incoming::{Beginning, Begun, Incoming, Served};
+use super::incoming::{Because, Beginning, Begun, Incoming, Served};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Machine;
@@ -52,10 +52,12 @@ enum Begin {
     Refusal(StatusCode, Box<HeaderMap>, Bytes),
     /// With an error of the proxy's own, as an unstreamed turn would.
     Error(ProxyError),
-    /// With the answer to the client's own request, which the caller still has to send.
-    OwnRequest(Box<ManagedTurn>),
-    /// With a whole body, because the upstream did not send a stream.
-    WholeBody(Box<ManagedTurn>, Box<HeaderMap>, Incoming),
+    /// With the answer to the client's own request, which the caller still has to send, for this
+    /// reason.
+    OwnRequest(Box<ManagedTurn>, Because),
+    /// With a whole body, because the upstream did not send a stream, behind the answers of the hops
+    /// before it.
+    WholeBody(Box<ManagedTurn>, Box<HeaderMap>, Incoming, Vec<Answer>),
 }
 
 /// Streams a turn to the client.
@@ -96,10 +98,10 @@ pub(super) async fn stream(
         }
     }));
     let answer = match begun.await {
-        Ok(Begin::OwnRequest(turn)) => return Ok(Served::Unreadable(turn)),
-        Ok(Begin::WholeBody(turn, headers, body)) => {
+        Ok(Begin::OwnRequest(turn, because)) => return Ok(Served::Own(turn, because)),
+        Ok(Begin::WholeBody(turn, headers, body, answers)) => {
             head.headers = *headers;
-            return Ok(Served::WholeBody(turn, Box::new(head), body));
+            return Ok(Served::WholeBody(turn, Box::new(head), body, answers));
         }
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
@@ -196,7 +198,8 @@ impl Driver {
                 // Whatever follows a finish reason does not matter: a hop that holds only hidden
                 // calls is not shown.
                 (Verdict::HiddenOnly, _) if !capped => match Box::pin(self.next()).await {
-                    Some(next) => self.body = next,
+                    Some(Ok(next)) => self.body = next,
+                    Some(Err(because)) => return Box::pin(self.own(because)).await,
                     None => return,
                 },
                 (Verdict::HiddenOnly, _) => return Box::pin(self.cap()).await,
@@ -227,6 +230,8 @@ impl Driver {
                     // in `beginning`.
                     let (begun, end) = match frame {
                         None => (beginning.end(events), Some(HopEnd::Whole)),
+                        // It turns out now that the body can't be unpacked.
+                        Some(Err(_)) if self.body.coded => return Ok(HopEnd::NoStream),
                         Some(Err(error)) => {
                             (beginning.end(events), Some(HopEnd::Cut(error.to_string())))
                         }
@@ -332,8 +337,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Answers the hidden calls and sends the next hop. Returns `None` if the turn ended instead.
-    async fn next(&mut self) -> Option<Incoming> {
+    /// Answers the hidden calls and sends the next hop. Returns `None` if the turn ended instead, or
+    /// why the client's own request has to be served.
+    async fn next(&mut self) -> Option<Result<Incoming, Because>> {
         if let Some(answer) = self.answers.last() {
             self.turn.pend(&self.app, answer);
         }
@@ -352,7 +358,7 @@ impl Driver {
     }
 
     /// Sends a later hop. Retries it when it fails, because the client can't.
-    async fn send_hop(&mut self) -> Option<Incoming> {
+    async fn send_hop(&mut self) -> Option<Result<Incoming, Because>> {
         let app = self.app.clone();
         let mut tries = 0;
         loop {
@@ -398,7 +404,7 @@ impl Driver {
             return match sent {
                 Ok(response) if response.status().is_success() => {
                     self.turn.note_accepted(&app);
-                    Some(Incoming::of(response).1)
+                    Some(Ok(Incoming::of(response).1))
                 }
                 Ok(response) => self.refused(response).await,
                 Err(error) => {

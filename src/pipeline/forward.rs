@@ -108,6 +108,8 @@ async fn without_thoughts(
          thoughts"
     );
     reporter.retried(RetryReason::Thoughts);
+    upstream::to_next_call(&mut headers);
+    upstream::to_view(&mut headers);
     headers.remove(CONTENT_ENCODING);
     let outbound = Outbound {
         method,

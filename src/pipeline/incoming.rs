@@ -1,28 +1,49 @@
-//! The body of an accepted answer on its way to its reader: what the headers call it, and what its
-//! first bytes say it is. Never reads from the network by itself.
+//! The body of an answer on its way to its reader: what the headers call it, what its first bytes say
+//! it is, and what it unpacks to. Never reads from the network by itself.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 
 use super::managed_turn::ManagedTurn;
+use super::unpack::Unpack;
+use crate::dialect::answer::Answer;
 use crate::dialect::stream::Form;
 use crate::upstream::{BodyError, ResponseBody};
+
+/// The most bytes that one read of a packed answer may unpack to.
+const UNPACKED_BYTES: usize = 64 << 20;
+
+/// Why the client's own request is sent instead of a view.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Because {
+    /// The answer to the view can't be read and may hold a hidden call.
+    Unread,
+    /// The view was refused.
+    Refused {
+        /// Whether it was refused for its length.
+        too_long: bool,
+    },
+}
 
 /// What became of an accepted answer.
 pub(super) enum Served {
     /// The client's answer.
     Answer(Response<axum::body::Body>),
-    /// The answer can't be read and may hold calls that the client must not see. The client has
-    /// seen nothing yet.
-    Unreadable(Box<ManagedTurn>),
+    /// The client's own request has to be served, for this reason. The client has seen nothing yet.
+    Own(Box<ManagedTurn>, Because),
     /// The answer is not a stream, although the client asked for one. The client has seen nothing
-    /// yet.
-    WholeBody(Box<ManagedTurn>, Box<http::response::Parts>, Incoming),
+    /// yet, and the hops before it have given these answers.
+    WholeBody(
+        Box<ManagedTurn>,
+        Box<http::response::Parts>,
+        Incoming,
+        Vec<Answer>,
+    ),
 }
 
 /// A body of which a part may have been read already.
@@ -33,21 +54,54 @@ pub(super) struct Incoming {
     rest: ResponseBody,
     /// Whether the headers call it a stream of events.
     pub(super) events: bool,
-    /// Whether the headers name a coding. The proxy asked for identity and can't read one.
+    /// How it is packed, although the proxy asked for identity.
+    unpack: Unpack,
+    /// Whether it has begun to be unpacked.
+    unpacks: bool,
+    /// Whether it is packed in a way that can't be read.
     pub(super) coded: bool,
 }
 
 impl Incoming {
-    /// Takes a response apart into its head and its body.
+    /// Takes a response apart into its head and its body. A head whose body will be unpacked says no
+    /// longer how that was packed.
     pub(super) fn of(response: Response<ResponseBody>) -> (http::response::Parts, Self) {
-        let (head, rest) = response.into_parts();
+        let (mut head, rest) = response.into_parts();
+        let unpack = Unpack::of(&head.headers);
+        let coded = unpack.is_unknown();
+        if !coded && !unpack.is_plain() {
+            head.headers.remove(CONTENT_ENCODING);
+            head.headers.remove(CONTENT_LENGTH);
+        }
         let body = Self {
             begun: None,
             rest,
             events: is_events(&head.headers),
-            coded: head.headers.contains_key(CONTENT_ENCODING),
+            unpack,
+            unpacks: false,
+            coded,
         };
         (head, body)
+    }
+
+    /// Unpacks a frame of the upstream's.
+    fn unpacked(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BodyError> {
+        if self.coded || self.unpack.is_plain() {
+            return Ok(frame);
+        }
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(other) => return Ok(other),
+        };
+        // Some gateways unpack an answer and leave the header. No packed body begins like this.
+        if !self.unpacks && !data.is_empty() && Form::of(&data) != Some(Form::Other) {
+            self.unpack = Unpack::Plain;
+            return Ok(Frame::data(data));
+        }
+        self.unpacks = true;
+        let plain = self.unpack.push(&data, UNPACKED_BYTES);
+        self.coded = plain.is_none();
+        plain.map(Frame::data).ok_or(BodyError::Coding)
     }
 
     /// Gives back what was read.
@@ -83,7 +137,10 @@ impl Body for Incoming {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.begun.take() {
             Some(begun) => Poll::Ready(Some(Ok(Frame::data(begun)))),
-            None => Pin::new(&mut self.rest).poll_frame(cx),
+            None => {
+                let frame = ready!(Pin::new(&mut self.rest).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| self.unpacked(frame?)))
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct ManagedTurn {
     pub family: Box<Family>,
     /// Gathers the facts of the turn.
     pub reporter: Reporter,
+    /// Whether the upstream was sent a call of the turn.
+    pub sent: bool,
 }
 
 impl ManagedTurn {
@@ -58,6 +60,9 @@ impl ManagedTurn {
     pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
         let hop = self.settle_hop(app, answer, Keep::Message);
         self.state.pending.push(hop);
+        if answer.handle.is_some() {
+            self.state.later.handle.clone_from(&answer.handle);
+        }
     }
 
     /// Prepares the hop that follows a hidden one.
@@ -107,12 +112,17 @@ impl ManagedTurn {
         self.guarded(app, |turn| turn.record(app, answers, end))
     }
 
-    /// Does the same for a turn that broke off after its hidden calls were answered. The client has
-    /// what the hops said and nothing else.
-    pub(super) fn commit_settled(&mut self, app: &App, answers: &[Answer]) -> Option<Committed> {
+    /// Does the same for a turn that ends after its hidden calls were answered. The client has what the
+    /// hops said and nothing else.
+    pub(super) fn commit_settled(
+        &mut self,
+        app: &App,
+        answers: &[Answer],
+        end: TurnEnd<'_>,
+    ) -> Option<Committed> {
         self.guarded(app, |turn| {
             let last = turn.state.pending.pop()?;
-            turn.ended(app, answers, last, TurnEnd::Upstream)
+            turn.ended(app, answers, last, end)
         })
     }
 
@@ -274,6 +284,10 @@ impl ManagedTurn {
         let url = app.upstream.target(&self.request.asked)?;
         let mut headers = self.request.headers.to_map();
         upstream::to_upstream(&mut headers);
+        upstream::to_view(&mut headers);
+        if self.sent {
+            upstream::to_next_call(&mut headers);
+        }
         // The body was decompressed, and the proxy must be able to read the answer.
         headers.remove(CONTENT_ENCODING);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

@@ -44,6 +44,7 @@ mod finish;
 mod forward;
 mod incoming;
 mod kept_headers;
+mod later_hop;
 mod learned;
 mod ledger_input;
 mod live;

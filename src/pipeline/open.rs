@@ -219,6 +219,7 @@ impl Opening {
                     place,
                     family: Box::new(family),
                     reporter,
+                    sent: false,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)

@@ -1,7 +1,6 @@
 //! Sends a hop and handles refusals: sends one more view without the edits that it may have been
-//! refused for, or makes one emergency pass if the view was too long. For a later hop that is still
-//! too long, sends the client's own request once if that is shorter. Never reads a body that was
-//! accepted.
+//! refused for, or makes one emergency pass if the view was too long. Never reads a body that was
+//! accepted, and never sends the client's own request.
 
 use bytes::Bytes;
 use http::response::Parts;
@@ -10,12 +9,13 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
+use super::incoming::Incoming;
 use super::learned::refuses_thoughts;
 use super::managed_turn::ManagedTurn;
 use super::record_place;
 use crate::dialect::Purpose;
-use crate::model::{EditKind, Edits};
-use crate::record::{FailedStage, RetryReason};
+use crate::model::EditKind;
+use crate::record::RetryReason;
 use crate::turn::state::Prepared;
 use crate::upstream::{self, ResponseBody};
 
@@ -27,6 +27,11 @@ pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool
     let text = String::from_utf8_lossy(refusal);
     let error = app.models.context_length_error(status.as_u16(), &text);
     error.is_some()
+}
+
+/// Whether a status refuses a request for what it says. Another request may do.
+pub(super) fn is_refusal(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 404 | 413 | 422)
 }
 
 /// Reads the body of a refusal. One that breaks off or never ends can't be acted on.
@@ -45,40 +50,6 @@ where
 /// A response that refuses a hop, read whole.
 pub(super) type Refusal = (Parts, Bytes);
 
-/// Tries a later hop again that was refused, if that can help: with another view, or with the
-/// client's own request if the view is too long. The earlier hops do not make the client's request
-/// longer.
-///
-/// # Errors
-/// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn retry_refused(
-    app: &App,
-    turn: &mut ManagedTurn,
-    refusal: Refusal,
-) -> Result<HopAnswer, ProxyError> {
-    let (head, body) = match send_another_view(app, turn, refusal).await? {
-        HopAnswer::Accepted(response) => {
-            turn.note_accepted(app);
-            return Ok(HopAnswer::Accepted(response));
-        }
-        HopAnswer::Refused(refusal) => refusal,
-    };
-    if !is_too_long(app, head.status, &body) || !turn.is_shorter() {
-        return Ok(HopAnswer::Refused((head, body)));
-    }
-    turn.prepared.body = turn.own().clone().into();
-    // The reported usage will be about what was sent.
-    turn.prepared.estimate = turn.state.client_tokens;
-    turn.prepared.breakpoints = None;
-    turn.prepared.edits = Edits::default();
-    turn.reporter.failed_open(FailedStage::Refused);
-    turn.reporter.own();
-    let response = send(app, turn).await?;
-    turn.reporter
-        .answered(response.status(), response.headers());
-    HopAnswer::of(response).await
-}
-
 /// How the upstream answered a hop.
 pub(super) enum HopAnswer {
     /// It accepted the hop. The body is not read yet.
@@ -96,7 +67,7 @@ impl HopAnswer {
         if response.status().is_success() {
             return Ok(Self::Accepted(response));
         }
-        let (head, body) = response.into_parts();
+        let (head, body) = Incoming::of(response);
         Ok(Self::Refused((head, refusal_body(body).await?)))
     }
 }
@@ -257,7 +228,7 @@ async fn send_after_emergency_pass(
 }
 
 /// Sends another hop in place of one that was refused, and reports both it and what came of it.
-async fn send_anew(
+pub(super) async fn send_anew(
     app: &App,
     turn: &mut ManagedTurn,
     prepared: Prepared,
@@ -281,6 +252,7 @@ pub(super) async fn send(
     turn: &mut ManagedTurn,
 ) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
+    turn.sent = true;
     let told = |cause| turn.reporter.retried(cause);
     Ok(app.upstream.send(outbound, told).await?)
 }

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::header::CONTENT_ENCODING;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::incoming::{Incoming, Served};
+use super::incoming::{Because, Incoming, Served};
 use super::managed_turn::ManagedTurn;
-use super::send::{HopAnswer, is_too_long, refusal_body, send, send_another_view};
+use super::send::{HopAnswer, is_refusal, is_too_long, refusal_body, send, send_another_view};
+use super::unpack::Unpack;
 use super::windows::Question;
 use super::{drive, unary};
 use crate::dialect::Purpose;
 use crate::record::{FAIL_OPEN, FailedStage};
-use crate::upstream::{Payload, ResponseBody};
+use crate::upstream::{self, Payload, ResponseBody};
 
 /// Sends the first hop and answers the client with what comes of it.
 ///
@@ -55,6 +56,10 @@ async fn accepted(
     turn.note_accepted(app);
     // The credentials are proven now, so a question to the upstream can use them.
     ask_for_window(app, &turn);
+    if Unpack::of(response.headers()).is_unknown() && turn.spec().hidden.is_empty() {
+        // The model was offered nothing that the client must not see.
+        return Ok(turn.forward(response));
+    }
     let (head, body) = Incoming::of(response);
     if body.coded {
         return Box::pin(serve_own(app, turn, Because::Unread)).await;
@@ -62,18 +67,19 @@ async fn accepted(
     let served = if body.events || turn.state.request.stream {
         drive::stream(app, turn, head, body).await?
     } else {
-        unary::answer(app, turn, head, body).await?
+        unary::answer(app, turn, head, body, Vec::new()).await?
     };
     // The client asked for a stream and the upstream sent a whole body.
     let served = match served {
-        Served::WholeBody(turn, head, body) => unary::answer(app, turn, *head, body).await?,
-        Served::Answer(_) | Served::Unreadable(_) => served,
+        Served::WholeBody(turn, head, body, answers) => {
+            unary::answer(app, turn, *head, body, answers).await?
+        }
+        Served::Answer(_) | Served::Own(..) => served,
     };
     match served {
         Served::Answer(answer) => Ok(answer),
-        Served::Unreadable(turn) | Served::WholeBody(turn, ..) => {
-            Box::pin(serve_own(app, turn, Because::Unread)).await
-        }
+        Served::Own(turn, because) => Box::pin(serve_own(app, turn, because)).await,
+        Served::WholeBody(turn, ..) => Box::pin(serve_own(app, turn, Because::Unread)).await,
     }
 }
 
@@ -117,29 +123,12 @@ async fn refused(
     let own_may_do = if too_long {
         turn.is_shorter()
     } else {
-        is_ours(head.status) && !turn.prepared.body.is(turn.own())
+        is_refusal(head.status) && !turn.prepared.body.is(turn.own())
     };
     if own_may_do {
         return Box::pin(serve_own(app, turn, Because::Refused { too_long })).await;
     }
     Ok(turn.reply(head.status, head.headers, body))
-}
-
-/// Whether a status may be about how a body is made.
-fn is_ours(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 404 | 413 | 422)
-}
-
-/// Why the client's own request is sent instead of a view.
-#[derive(Clone, Copy)]
-enum Because {
-    /// The answer to the view can't be read and may hold a hidden call.
-    Unread,
-    /// The view was refused.
-    Refused {
-        /// Whether it was refused for its length.
-        too_long: bool,
-    },
 }
 
 /// Sends the client's own request once and says so in a header. Its answer stands.
@@ -153,10 +142,12 @@ async fn serve_own(
         Because::Refused { .. } => FailedStage::Refused,
     };
     let mut request = turn.request.untouched();
+    upstream::to_next_call(&mut request.headers);
     // An expanded request is not compressed, whatever the client's body was.
     let body = turn.own();
     if *body != turn.request.body {
         request.headers.remove(CONTENT_ENCODING);
+        upstream::to_view(&mut request.headers);
         request.payload = Payload::Whole(body.clone().into());
         request.conversation = Some((turn.request.dialect, body.clone()));
     }
@@ -165,7 +156,7 @@ async fn serve_own(
         Err(error) => return Err(turn.failed(error)),
     };
     if let Because::Refused { too_long } = because
-        && is_ours(response.status())
+        && is_refusal(response.status())
     {
         let (head, body) = response.into_parts();
         let body = match refusal_body(body).await {
@@ -180,8 +171,9 @@ async fn serve_own(
         response = Response::from_parts(head, Body::from(body));
     } else if response.status().is_success()
         // The client's own request has no edits and was accepted, so an edit may be what was
-        // refused.
+        // refused. Behind a later hop there are other reasons, and the same is learned there.
         && let Because::Refused { too_long: false } = because
+        && turn.state.pending.is_empty()
     {
         let (edits, whose) = (turn.prepared.edits, turn.whose());
         let learned = app.learned.unexplained(&whose, edits);

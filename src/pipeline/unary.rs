@@ -11,9 +11,10 @@ use http_body_util::{BodyExt, Limited};
 
 use super::app::App;
 use super::error::ProxyError;
-use super::incoming::{Incoming, Served};
+use super::incoming::{Because, Incoming, Served};
+use super::later_hop::{Retried, Seen, retry_refused};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
-use super::send::{HopAnswer, retry_refused, send};
+use super::send::{HopAnswer, send};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use crate::record::AbortSide;
@@ -22,7 +23,8 @@ use crate::upstream::{self, ResponseBody};
 /// The most bytes of one answer that are held.
 const ANSWER_BYTES: usize = 256 << 20;
 
-/// Reads the answer of the first hop and goes on until the turn is whole.
+/// Reads the answer of a hop and goes on until the turn is whole. `answers` are those of the hops
+/// before it.
 ///
 /// # Errors
 /// [`ProxyError`] if an answer of the upstream was cut.
@@ -31,10 +33,11 @@ pub(super) async fn answer(
     mut turn: Box<ManagedTurn>,
     head: Parts,
     body: Incoming,
+    answers: Vec<Answer>,
 ) -> Result<Served, ProxyError> {
-    match hops(app, &mut turn, head, body).await {
-        Ok(Some((status, headers, body))) => Ok(Served::Answer(turn.reply(status, headers, body))),
-        Ok(None) => Ok(Served::Unreadable(turn)),
+    match hops(app, &mut turn, head, body, answers).await {
+        Ok(Ok((status, headers, body))) => Ok(Served::Answer(turn.reply(status, headers, body))),
+        Ok(Err(because)) => Ok(Served::Own(turn, because)),
         Err(error) => Err(turn.failed(error)),
     }
 }
@@ -42,24 +45,28 @@ pub(super) async fn answer(
 /// The client's answer.
 type WholeAnswer = (StatusCode, HeaderMap, Bytes);
 
-/// Goes from hop to hop until one is the client's answer. Returns `None` if an answer can't be read
-/// and may hold hidden calls.
+/// Goes from hop to hop until one is the client's answer, or finds out why the client's own request
+/// has to be served.
 async fn hops(
     app: &Arc<App>,
     turn: &mut ManagedTurn,
     head: Parts,
     body: Incoming,
-) -> Result<Option<WholeAnswer>, ProxyError> {
+    mut answers: Vec<Answer>,
+) -> Result<Result<WholeAnswer, Because>, ProxyError> {
     let spec = turn.spec();
     let (status, mut headers) = (head.status, head.headers);
-    let mut last = collect(turn, body).await?;
+    let Some(mut last) = collect(turn, body).await? else {
+        return Ok(Err(Because::Unread));
+    };
     let first = last.clone();
-    let mut answers: Vec<Answer> = Vec::new();
     loop {
         let Some(answer) = unary::read(&last, &spec) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
             let own = !unary::may_hide(&last, &spec);
-            return Ok(own.then_some((status, headers, last)));
+            return Ok(own
+                .then_some((status, headers, last))
+                .ok_or(Because::Unread));
         };
         turn.heard(app, &answer);
         let verdict = answer.verdict();
@@ -82,20 +89,20 @@ async fn hops(
             // The body is composed before the turn is recorded, because it may have to be withheld.
             let composed = unary::compose(&ended, &spec);
             if unary::still_hides(&composed, &spec) {
-                return Ok(None);
+                return Ok(Err(Because::Unread));
             }
             // A failed answer holds nothing that a client could send back.
             if verdict != Verdict::Broken {
                 turn.settle(app, &answers, end).await;
             }
-            return Ok(Some((status, headers, composed)));
+            return Ok(Ok((status, headers, composed)));
         }
         match next(app, turn, &answers).await? {
             NextHop::Body(new, body) => (headers, last) = (*new, body),
             NextHop::Refused(status, headers, body) => {
-                return Ok(Some((status, *headers, body)));
+                return Ok(Ok((status, *headers, body)));
             }
-            NextHop::Coded => return Ok(None),
+            NextHop::Own(because) => return Ok(Err(because)),
         }
     }
 }
@@ -103,12 +110,13 @@ async fn hops(
 enum NextHop {
     Body(Box<HeaderMap>, Bytes),
     Refused(StatusCode, Box<HeaderMap>, Bytes),
-    /// The answer is in a coding that can't be read.
-    Coded,
+    /// There is none, and the client's own request has to be served.
+    Own(Because),
 }
 
 /// Answers the hidden calls of the newest hop and sends the next one. The client has seen nothing
-/// yet, so a refusal becomes its answer.
+/// yet, so its own request may take the place of a hop that is refused, and a refusal that stands
+/// becomes its answer.
 async fn next(
     app: &Arc<App>,
     turn: &mut ManagedTurn,
@@ -121,16 +129,18 @@ async fn next(
     let response = send(app, turn).await?;
     turn.reporter
         .answered(response.status(), response.headers());
-    if response.status().is_success() {
-        turn.note_accepted(app);
-        return whole(turn, response).await;
-    }
-    let (head, body) = Incoming::of(response);
+    let refusal = match HopAnswer::of(response).await? {
+        HopAnswer::Accepted(response) => {
+            turn.note_accepted(app);
+            return whole(turn, response).await;
+        }
+        HopAnswer::Refused(refusal) => refusal,
+    };
     // A refusal may name what was wrong with the view. It can then be built without that.
-    let body = collect(turn, body).await?;
-    match retry_refused(app, turn, (head, body)).await? {
-        HopAnswer::Accepted(response) => whole(turn, response).await,
-        HopAnswer::Refused((head, body)) => {
+    match retry_refused(app, turn, refusal, Seen::Nothing).await? {
+        Retried::Accepted(response) => whole(turn, response).await,
+        Retried::Own => Ok(NextHop::Own(Because::Refused { too_long: false })),
+        Retried::Refused((head, body)) => {
             Ok(NextHop::Refused(head.status, Box::new(head.headers), body))
         }
     }
@@ -142,32 +152,35 @@ async fn whole(
     response: Response<ResponseBody>,
 ) -> Result<NextHop, ProxyError> {
     let (head, body) = Incoming::of(response);
-    Ok(if body.coded {
-        NextHop::Coded
-    } else {
-        let body = collect(turn, body).await?;
+    let body = collect(turn, body).await?;
+    Ok(body.map_or(NextHop::Own(Because::Unread), |body| {
         NextHop::Body(Box::new(head.headers), body)
-    })
+    }))
 }
 
 /// Reads an answer whole, into memory of its own. Each of its pieces is a slice of a read buffer,
-/// which may be hundreds of times as long.
-async fn collect(turn: &mut ManagedTurn, body: Incoming) -> Result<Bytes, ProxyError> {
-    let mut body = Limited::new(body, ANSWER_BYTES);
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        match frame.map(Frame::into_data) {
-            Ok(Ok(data)) => whole.extend_from_slice(&data),
-            // Trailers say nothing that a client needs.
-            Ok(Err(_)) => {}
-            Err(error) => {
-                tracing::warn!(%error, "the upstream's answer was cut");
-                turn.reporter.aborted(AbortSide::Upstream);
-                return Err(ProxyError::Upstream(upstream::UpstreamError::Broken {
-                    cause: error.to_string(),
-                }));
-            }
-        }
+/// which may be hundreds of times as long. Returns `None` if it is in a coding that can't be read.
+async fn collect(turn: &mut ManagedTurn, mut body: Incoming) -> Result<Option<Bytes>, ProxyError> {
+    if body.coded {
+        return Ok(None);
     }
-    Ok(whole.freeze())
+    let mut read = Limited::new(&mut body, ANSWER_BYTES);
+    let mut whole = BytesMut::new();
+    let error = loop {
+        match read.frame().await.map(|frame| frame.map(Frame::into_data)) {
+            None => return Ok(Some(whole.freeze())),
+            Some(Ok(Ok(data))) => whole.extend_from_slice(&data),
+            // Trailers say nothing that a client needs.
+            Some(Ok(Err(_))) => {}
+            Some(Err(error)) => break error,
+        }
+    };
+    if body.coded {
+        return Ok(None);
+    }
+    tracing::warn!(%error, "the upstream's answer was cut");
+    turn.reporter.aborted(AbortSide::Upstream);
+    Err(ProxyError::Upstream(upstream::UpstreamError::Broken {
+        cause: error.to_string(),
+    }))
 }

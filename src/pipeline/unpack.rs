@@ -1,13 +1,16 @@
-//! Unpacks an answer piece by piece while it passes on packed, because a client whose request is passed on as
-//! it came may ask for a coding. Owns which codings are unpacked. Never changes the packed bytes.
+//! Unpacks an answer piece by piece: one that passes on packed, because a client whose request is passed on as
+//! it came may ask for a coding, and one that an upstream packs although it was asked not to. Owns which codings
+//! are unpacked. Never changes the packed bytes.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use bytes::Bytes;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
 use zstd::stream::write::Decoder;
+
+use crate::upstream;
 
 /// How an answer is packed.
 pub(super) enum Unpack {
@@ -45,15 +48,28 @@ impl Write for Unpacked {
     }
 }
 
+impl fmt::Debug for Unpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Gzip(_) => "gzip",
+            Self::Deflate(_) => "deflate",
+            Self::Zstd(_) => "zstd",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
 impl Unpack {
-    /// Chooses by the headers of an answer.
+    /// Chooses by the headers of an answer. `identity` is no coding, however often it is named.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let Some(coding) = headers.get(CONTENT_ENCODING) else {
-            return Self::Plain;
+        let codings = upstream::codings(headers);
+        let coding = match codings.as_slice() {
+            [] => return Self::Plain,
+            [coding] => coding.as_str(),
+            [_, _, ..] => return Self::Unknown,
         };
-        let coding = coding.to_str().unwrap_or_default().trim();
-        match coding.to_ascii_lowercase().as_str() {
-            "identity" | "" => Self::Plain,
+        match coding {
             "gzip" | "x-gzip" => Self::Gzip(Box::new(MultiGzDecoder::new(Unpacked::default()))),
             "deflate" => Self::Deflate(Box::new(ZlibDecoder::new(Unpacked::default()))),
             "zstd" => match Decoder::new(Unpacked::default()) {
@@ -67,6 +83,16 @@ impl Unpack {
     /// Unpacks a whole body, as [`Unpack::push`] does.
     pub(super) fn whole(headers: &HeaderMap, body: &Bytes, room: usize) -> Option<Bytes> {
         Self::of(headers).push(body, room)
+    }
+
+    /// Whether the answer is packed in a way that can't be read.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
+    /// Whether the answer is read as it comes.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain)
     }
 
     /// Unpacks a piece. Returns `None` if it can't be read, or unpacks to more than `room` bytes.
@@ -97,6 +123,8 @@ fn step<D: Write>(
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+
+    use http::header::CONTENT_ENCODING;
 
     use super::*;
 
@@ -132,6 +160,36 @@ mod tests {
                 }
                 assert_eq!(all, text, "{coding} by {size}");
             }
+        }
+    }
+
+    #[test]
+    fn identity_is_no_coding() {
+        let values = |values: &[&str]| {
+            let named = values
+                .iter()
+                .map(|value| (CONTENT_ENCODING, value.parse().unwrap()));
+            Unpack::of(&named.collect::<HeaderMap>())
+        };
+        for plain in [
+            &[][..],
+            &["identity"],
+            &[" Identity "],
+            &["identity, IDENTITY"],
+            &["", " , identity,"],
+            &["identity", "identity"],
+        ] {
+            assert!(values(plain).is_plain(), "{plain:?}");
+        }
+        assert!(matches!(values(&["identity, gzip"]), Unpack::Gzip(_)));
+        assert!(matches!(values(&["zstd", "identity"]), Unpack::Zstd(_)));
+        for unknown in [
+            &["gzip, gzip"][..],
+            &["br"],
+            &["identity, none"],
+            &["gzip", "br"],
+        ] {
+            assert!(values(unknown).is_unknown(), "{unknown:?}");
         }
     }
 

@@ -5,6 +5,7 @@ mod body;
 mod cached_prefix;
 mod guidance;
 mod inject;
+mod later_hops;
 mod limits;
 mod look;
 mod moved_marks;
@@ -42,6 +43,7 @@ use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
+pub use later_hops::LaterHops;
 pub use look::Look;
 pub use moved_marks::MovedMarks;
 use trigger::is_taken;
@@ -94,6 +96,8 @@ pub struct TurnState {
     pub prologue: Digest,
     /// The hops so far.
     pub pending: Vec<StoredHop>,
+    /// What later hops are sent otherwise than the first.
+    pub later: LaterHops,
     /// All marks, including those of this turn's passes.
     pub marks: Arc<Marks>,
     /// Edits that the upstream is known to refuse, for the record. The terms may exclude more of
@@ -224,6 +228,7 @@ impl TurnState {
             client_held: 0,
             prologue: Digest([0; 32]),
             pending: Vec::new(),
+            later: LaterHops::default(),
             marks,
             known: Edits::default(),
             pin_asks,

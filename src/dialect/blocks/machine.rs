@@ -30,6 +30,8 @@ pub struct BlockMachine<E> {
     slots: Vec<Slot>,
     queue: VecDeque<Routed>,
     held: Vec<Routed>,
+    /// How the hop before this one ended, for a turn that goes no further.
+    before: Vec<Frame>,
     /// Usage of the hops before this one.
     counted: Vec<Usage>,
     /// Usage of the hop that has ended.
@@ -151,7 +153,7 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         self.events.next_hop();
         self.slots.clear();
         self.queue.clear();
-        self.held.clear();
+        self.before = self.ends();
         self.later = true;
         self.failed = false;
     }
@@ -176,11 +178,10 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
 
     fn close(&mut self, text: Option<&str>, client: &mut Client<'_>) {
         self.renumber(None);
-        let held = std::mem::take(&mut self.held).into_iter();
-        let held: Vec<Frame> = held
-            .filter(|routed| matches!(routed.kind, FrameKind::Finish | FrameKind::End))
-            .map(|routed| routed.frame)
-            .collect();
+        let held = match self.finish_seen() {
+            true => self.ends(),
+            false => std::mem::take(&mut self.before),
+        };
         let usage = self.combined_usage();
         let events = self.events.close(&held, text, &self.ending(usage.as_ref()));
         for event in events {
@@ -207,6 +208,7 @@ impl<E: Events> BlockMachine<E> {
             slots: Vec::new(),
             queue: VecDeque::new(),
             held: Vec::new(),
+            before: Vec::new(),
             counted: Vec::new(),
             usage: None,
             numbering: Numbering::default(),
@@ -215,6 +217,14 @@ impl<E: Events> BlockMachine<E> {
             later: false,
             failed: false,
         }
+    }
+
+    /// Takes the frames that are held. Returns those with which the hop ends.
+    fn ends(&mut self) -> Vec<Frame> {
+        let held = std::mem::take(&mut self.held).into_iter();
+        held.filter(|routed| matches!(routed.kind, FrameKind::Finish | FrameKind::End))
+            .map(|routed| routed.frame)
+            .collect()
     }
 
     /// Whether a frame holds a hidden call although the client is to see it.

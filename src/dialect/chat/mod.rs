@@ -5,6 +5,7 @@
 mod content_parts;
 pub(crate) mod edit;
 pub(crate) mod form;
+pub(crate) mod hops;
 pub(crate) mod message;
 pub mod original;
 pub(crate) mod request;

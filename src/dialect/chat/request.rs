@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::hops::HOPS;
 use crate::dialect::list::UnitArray;
 use crate::dialect::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, tools, with_messages,
@@ -27,7 +28,7 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
         object.number(field).map(|tokens| Limit {
             field,
             tokens,
-            least: 1,
+            least: HOPS.least(&object, tokens),
         })
     };
     // With guidance added, a request without any message would become a valid one.

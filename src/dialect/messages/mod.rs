@@ -10,6 +10,7 @@ mod block;
 pub(crate) mod breakpoint;
 pub(crate) mod edit;
 pub(crate) mod form;
+pub(crate) mod hops;
 pub(crate) mod message;
 pub(crate) mod message_list;
 pub(crate) mod original;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::breakpoint::{self, Lifetime, OuterMarkers};
+use super::hops::HOPS;
 use crate::dialect::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in, tools, with_messages,
 };
@@ -159,17 +160,13 @@ fn is_result(raw: &[u8]) -> bool {
     block.is_some_and(|block| block.text("type").as_deref() == Some("tool_result"))
 }
 
-/// The token limit of an answer. Reasoning counts towards it, and the provider refuses a limit that
-/// leaves no room beside the budget of reasoning.
+/// The token limit of an answer.
 fn limit(object: &Object<'_>) -> Option<Limit> {
-    let thinking = object
-        .raw("thinking")
-        .and_then(|raw| Object::parse(raw).ok());
-    let budget = thinking.and_then(|thinking| thinking.number("budget_tokens"));
+    let tokens = object.number("max_tokens")?;
     Some(Limit {
         field: "max_tokens",
-        tokens: object.number("max_tokens")?,
-        least: budget.unwrap_or(0).saturating_add(1),
+        tokens,
+        least: HOPS.least(object, tokens),
     })
 }
 

@@ -26,7 +26,7 @@ fn body(request: &Request, view: UpstreamView) -> String {
         view,
         tools: None,
         ask_usage: false,
-        limit: None,
+        later: None,
     });
     String::from_utf8(rope.to_bytes().to_vec()).unwrap()
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::hops::HOPS;
 use super::item::{ItemType, leading_type};
 use super::stream::Echo;
 use super::tools;
@@ -19,8 +20,6 @@ use crate::model::raw::Object;
 const LIMIT: &str = "max_output_tokens";
 /// The member that names the response before.
 pub const PREVIOUS: &str = "previous_response_id";
-/// The least cap that the API takes.
-const LEAST: u64 = 16;
 /// The most bytes of a reference to an item: it has an id and its type.
 const LONGEST_REFERENCE: usize = 1024;
 
@@ -97,7 +96,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         limit: object.number(LIMIT).map(|tokens| Limit {
             field: LIMIT,
             tokens,
-            least: LEAST,
+            least: HOPS.least(&object, tokens),
         }),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: elsewhere.or(lost).or(empty),

@@ -117,7 +117,7 @@ fn view(request: &Request, keep: impl Fn(usize) -> bool) -> Bytes {
         view: splice.close(),
         tools: None,
         ask_usage: false,
-        limit: None,
+        later: None,
     };
     request.with(rewrite).to_bytes()
 }

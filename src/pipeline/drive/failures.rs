@@ -5,14 +5,18 @@
 use std::io;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::{Begin, Driver, HopEnd};
+use crate::dialect::answer::{Answer, BlockKind};
 use crate::dialect::stream::StreamError;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::pipeline::error::ProxyError;
-use crate::pipeline::incoming::Incoming;
-use crate::pipeline::send::{HopAnswer, refusal_body, retry_refused};
+use crate::pipeline::incoming::{Because, Incoming};
+use crate::pipeline::later_hop::{Retried, Seen, is_refused, retry_refused};
+use crate::pipeline::managed_turn::at_hop_cap;
+use crate::pipeline::send::refusal_body;
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
@@ -20,17 +24,23 @@ use crate::upstream::{self, ResponseBody};
 const NO_STREAM: &str = "the upstream's answer is no stream of events";
 
 impl Driver {
-    /// Handles a refusal of a later hop. Tries the hop again if it was too long or was refused for
-    /// an edit. Otherwise the upstream's answer goes to the client if that has seen nothing yet. A
-    /// client that has gets an error event, or a broken connection where asking again may help,
-    /// because some agents only retry after a broken connection.
-    pub(super) async fn refused(&mut self, response: Response<ResponseBody>) -> Option<Incoming> {
-        let (head, body) = response.into_parts();
+    /// Handles a refusal of a later hop. Tries the hop again where another request may pass. Otherwise
+    /// the upstream's answer goes to the client if that has seen nothing yet. For a client that has
+    /// read a part of an answer, the answer ends there, because its own request would have passed. One
+    /// that has not gets an error event. Where asking again may help, the connection breaks, because
+    /// some agents only retry after that.
+    pub(super) async fn refused(
+        &mut self,
+        response: Response<ResponseBody>,
+    ) -> Option<Result<Incoming, Because>> {
+        let (head, body) = Incoming::of(response);
         // The body is empty if the refusal breaks off or never ends.
-        let body = refusal_body(body).await.unwrap_or_default();
-        let (head, body) = match retry_refused(&self.app, &mut self.turn, (head, body)).await {
-            Ok(HopAnswer::Accepted(response)) => return Some(Incoming::of(response).1),
-            Ok(HopAnswer::Refused(refusal)) => refusal,
+        let refusal = (head, refusal_body(body).await.unwrap_or_default());
+        let seen = self.seen();
+        let (head, body) = match retry_refused(&self.app, &mut self.turn, refusal, seen).await {
+            Ok(Retried::Accepted(response)) => return Some(Ok(Incoming::of(response).1)),
+            Ok(Retried::Own) => return Some(Err(Because::Refused { too_long: false })),
+            Ok(Retried::Refused(refusal)) => refusal,
             Err(error) => {
                 self.cut(&error.to_string()).await;
                 return None;
@@ -39,14 +49,42 @@ impl Driver {
         let mut headers = head.headers;
         upstream::to_client(&mut headers);
         if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
+            let cause = format!("a later hop was answered {}", head.status);
             if may_pass(head.status) {
-                self.cut(&format!("a later hop was answered {}", head.status))
-                    .await;
+                self.cut(&cause).await;
+            } else if is_refused(head.status) && seen == Seen::Words {
+                self.end_here(&cause).await;
             } else {
-                self.tell(&body, "a later hop was refused").await;
+                self.tell(&body, &cause).await;
             }
         }
         None
+    }
+
+    /// What the client has of the turn so far.
+    fn seen(&self) -> Seen {
+        if self.client.begin.is_some() {
+            return Seen::Nothing;
+        }
+        if self.answers.iter().any(shows) {
+            Seen::Words
+        } else {
+            Seen::Head
+        }
+    }
+
+    /// Ends the answer with what the hops before have said, as if the model had ended it there.
+    async fn end_here(&mut self, cause: &str) {
+        tracing::warn!(cause, "an answer ends with what was said so far");
+        self.turn.reporter.aborted(AbortSide::Upstream);
+        let end = at_hop_cap(&self.answers);
+        let committed = self.turn.commit_settled(&self.app, &self.answers, end);
+        if let Some(committed) = committed {
+            self.turn.durable(&self.app, committed).await;
+        }
+        let mut out = Vec::new();
+        self.machine.close(end.line(), &mut out);
+        self.end(out).await;
     }
 
     /// Answers a client that has seen nothing yet, which ends the turn. Gives the body back if the
@@ -74,8 +112,8 @@ impl Driver {
             self.turn.reporter.aborted(AbortSide::Upstream);
         }
         let mut headers = HeaderMap::new();
-        let json = http::HeaderValue::from_static("application/json");
-        headers.insert(http::header::CONTENT_TYPE, json);
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(CONTENT_TYPE, json);
         let body = self.turn.upstream_error(cause);
         self.answer_unless_begun(StatusCode::BAD_GATEWAY, headers, body)
     }
@@ -101,30 +139,45 @@ impl Driver {
     /// Handles an answer that can't be read and may hold calls that the client must not see. If the
     /// client has seen nothing yet, its own request is served. Otherwise the stream breaks off.
     pub(super) async fn withhold(mut self: Box<Self>) {
-        match self.client.begin.take() {
-            Some(begin) => {
-                tracing::warn!("the client's own request is served: the answer can't be read");
-                // The receiver is gone if the client left.
-                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
-            }
-            None => self.cut(&StreamError::Withheld.to_string()).await,
+        if self.client.begin.is_some() {
+            return self.own(Because::Unread).await;
         }
+        self.cut(&StreamError::Withheld.to_string()).await;
     }
 
-    /// Handles a body that is not a stream. If it is the first hop and the client has seen nothing
-    /// yet, it is read as a whole body. Nothing else can follow what was streamed.
+    /// Has the client's own request served. The client has seen nothing yet.
+    pub(super) async fn own(mut self: Box<Self>, because: Because) {
+        let Some(begin) = self.client.begin.take() else {
+            return self.cut("the client's own request can't be served").await;
+        };
+        tracing::warn!(?because, "the client's own request is served");
+        // The receiver is gone if the client left.
+        let _ = begin.send(Begin::OwnRequest(Box::new(self.turn), because));
+    }
+
+    /// Handles a body that is not a stream. If the client has seen nothing yet, it is read as a whole
+    /// body. Nothing else can follow what was streamed.
     pub(super) async fn other(mut self: Box<Self>) {
-        let first = self.answers.is_empty() && !self.body.coded;
         match self.client.begin.take() {
-            Some(begin) if first => {
+            Some(begin) if !self.body.coded => {
                 let Self {
-                    turn, client, body, ..
+                    turn,
+                    client,
+                    body,
+                    answers,
+                    ..
                 } = *self;
-                let headers = client.headers.unwrap_or_default();
-                let _ = begin.send(Begin::WholeBody(Box::new(turn), headers, body));
+                let mut headers = client.headers.unwrap_or_default();
+                if !answers.is_empty() {
+                    // The headers are those of the first hop, which was a stream.
+                    let json = HeaderValue::from_static("application/json");
+                    headers.insert(CONTENT_TYPE, json);
+                }
+                let _ = begin.send(Begin::WholeBody(Box::new(turn), headers, body, answers));
             }
             Some(begin) => {
-                let _ = begin.send(Begin::OwnRequest(Box::new(self.turn)));
+                let turn = Box::new(self.turn);
+                let _ = begin.send(Begin::OwnRequest(turn, Because::Unread));
             }
             None => self.cut(NO_STREAM).await,
         }
@@ -205,9 +258,21 @@ impl Driver {
                     .commit(&self.app, &self.answers, TurnEnd::Upstream),
             );
         } else {
-            drop(self.turn.commit_settled(&self.app, &self.answers));
+            let end = TurnEnd::Upstream;
+            drop(self.turn.commit_settled(&self.app, &self.answers, end));
         }
     }
+}
+
+/// Whether a client read something of an answer that a second one would repeat.
+fn shows(answer: &Answer) -> bool {
+    let deeds = answer.blocks.iter();
+    let mut deeds = deeds.filter(|block| block.kind == BlockKind::Other);
+    let texts = [&answer.text, &answer.refusal];
+    texts.iter().any(|text| !text.is_empty())
+        || answer.audio.is_some()
+        || answer.visible_calls().next().is_some()
+        || deeds.next().is_some()
 }
 
 /// Whether a refusal may be temporary, so that a retry makes sense.

@@ -53,18 +53,7 @@ impl TurnState {
             view,
             tools: self.tools.clone(),
             ask_usage: ask,
-            limit: self.remaining_limit(),
+            later: self.later_hop(),
         })
-    }
-
-    /// The client's token limit, less what the turn has used.
-    fn remaining_limit(&self) -> Option<u64> {
-        let used = self
-            .pending
-            .iter()
-            .filter_map(|hop| hop.usage)
-            .map(|usage| usage.completion);
-        let used: u64 = used.sum();
-        self.request.limit_left(used).filter(|_| used > 0)
     }
 }

@@ -182,6 +182,7 @@ impl AnswerBuilder {
             created: self.origin.created(),
             model: self.origin.model(),
             blocks: Vec::new(),
+            handle: None,
         }
     }
 

@@ -22,6 +22,8 @@ pub struct AnswerBuilder {
     error: Option<Bytes>,
     id: Option<String>,
     model: Option<String>,
+    /// The id of the container in which it ran code.
+    container: Option<String>,
 }
 
 /// A block in the making.
@@ -60,7 +62,15 @@ impl AnswerBuilder {
         };
         self.id = self.id.take().or_else(|| text("id"));
         self.model = self.model.take().or_else(|| text("model"));
+        self.keep(message);
         self.count(message);
+    }
+
+    /// Takes in the container that a message, or the delta at its end, names.
+    pub fn keep(&mut self, object: &Object<'_>) {
+        let container = object.present("container").map(Object::parse);
+        let id = container.and_then(|container| Some(container.ok()?.text("id")?.into_owned()));
+        self.container = id.or(self.container.take());
     }
 
     /// Takes in the usage that an object reports.
@@ -152,6 +162,7 @@ impl AnswerBuilder {
             error: self.error.clone(),
             id: self.id.clone(),
             model: self.model.clone(),
+            handle: self.container.clone(),
             ..Answer::default()
         };
         let mut thoughts = String::new();

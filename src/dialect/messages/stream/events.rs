@@ -155,8 +155,11 @@ impl MessagesEvents {
             }
             "message_delta" => {
                 self.hop.count(object);
-                let reason = child(object, "delta").and_then(|delta| delta.text("stop_reason"));
-                match reason {
+                let delta = child(object, "delta");
+                if let Some(delta) = &delta {
+                    self.hop.keep(delta);
+                }
+                match delta.and_then(|delta| delta.text("stop_reason")) {
                     Some(reason) => {
                         self.hop.finish(reason.into_owned());
                         FrameKind::Finish
