@@ -9,6 +9,7 @@ mod later_hops;
 mod limits;
 mod look;
 mod moved_marks;
+mod pass;
 mod thoughts;
 mod trigger;
 
@@ -25,7 +26,7 @@ use super::originals::{Originals, OwnTexts};
 use super::pins::{PinAsk, PinReport};
 use super::settings::Terms;
 use super::text_results::Fronts;
-use crate::commit::{self, Trigger};
+use crate::commit::Trigger;
 use crate::dialect::message::MessageError;
 use crate::dialect::request::Request;
 use crate::model::{
@@ -46,7 +47,6 @@ use crate::tokens::ledger::RequestSizes;
 pub use later_hops::LaterHops;
 pub use look::Look;
 pub use moved_marks::MovedMarks;
-use trigger::is_taken;
 
 /// What went wrong in the middle. The caller then forwards the client's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -327,8 +327,7 @@ impl TurnState {
         let ratio = self.ratio();
         let decoded = Decoded::default();
         let written = self.written(tools, &transcript, &decoded);
-        let stake = self.stake(tools.family, &transcript);
-        let limits = self.limits(tools, &transcript, ratio, refused, stake);
+        let limits = self.limits(tools, &transcript, ratio, refused);
         let view = written.view(&transcript, &self.marks);
         // A client that changed what stood before a thought has lost it.
         let (mut view, mut bonds) = self.in_place(tools, &written, view);
@@ -356,25 +355,12 @@ impl TurnState {
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             (config.held, loosened) = self.held(tools, &written, &view);
-            let thoughtless = self.before_pass(tools, &written, &view);
-            let begun = thoughtless.as_ref().unwrap_or(&view);
-            let proposal = self.proposed(&written, trigger, begun, &config, limits);
-            pinned = proposal.pinned;
-            let freed = estimate.saturating_sub(proposal.size);
-            let pays = commit::pays_for_thoughts(freed, tools.family.prices.write, stake);
-            if is_taken(trigger, &proposal, freed, limits.ceiling, pays) {
-                let after = match thoughtless {
-                    // The thoughts alone meet the floor.
-                    Some(thoughtless) if proposal.plan.is_empty() => thoughtless,
-                    Some(_) | None => written.after(&view, &proposal.plan),
-                };
-                let (after, bound) = self.in_place(tools, &written, after);
-                let kept = self.cut(&view, &after);
-                (cut, unpassed) = (Some(kept), Some((estimate, kept)));
-                (view, bonds) = (after, bound);
-                pass = Some((trigger, Box::new(proposal)));
-            } else if !proposal.plan.is_empty() {
-                declined = Some(trigger);
+            let made = self.pass(tools, &written, &view, trigger, &config, limits);
+            (pinned, declined) = (made.pinned, made.declined.then_some(trigger));
+            if let Some(taken) = made.taken {
+                (cut, unpassed) = (Some(taken.cut), Some((estimate, taken.cut)));
+                (view, bonds) = (taken.view, taken.bonds);
+                pass = Some((trigger, taken.proposal));
             }
         } else if self.reads_ahead(&config) && estimate * 2 > limits.ceiling {
             // No pass is due, but one is near: reading now spares it from reading everything at

@@ -32,7 +32,6 @@ impl TurnState {
         transcript: &Transcript,
         ratio: f64,
         refused: Option<u64>,
-        thoughts: f64,
     ) -> Target {
         let ceiling = match refused {
             // The refused size is in the provider's tokens, too.
@@ -61,7 +60,7 @@ impl TurnState {
             per_turn,
             read: tools.family.prices.read,
             write: tools.family.prices.write,
-            thoughts,
+            thoughts: self.stake(tools.family, transcript),
         };
         Target {
             fixed: self.fixed,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{HopContext, TurnState};
 use crate::dialect::message::canonical_tools;
 use crate::model::{Digest, EditKind, Edits, ItemKind, Mark};
-use crate::policy;
+use crate::policy::{self, Plan};
 use crate::render::prefix::{self, Bonds, Front};
 use crate::render::tools;
 use crate::session::index::{EntryIndex, ItemIndex};
@@ -132,6 +132,31 @@ impl TurnState {
         let cut = policy::next_cut(view.marked())?;
         let ended = thoughts_from(view.marked(), cut);
         (!ended.is_empty()).then(|| written.without_thoughts(view.clone(), &ended))
+    }
+
+    /// The view that a pass leaves, and what its thoughts are bound to. `begun` is the view that the pass began
+    /// with, if that is another. The thoughts before the first change stay, unless the view would be over its
+    /// ceiling with them.
+    pub(super) fn after_pass(
+        &self,
+        tools: &HopContext<'_>,
+        written: &OwnTexts<'_>,
+        view: &View,
+        begun: Option<View>,
+        plan: &Plan,
+        ceiling: u64,
+    ) -> (View, Option<Bonds>) {
+        let Some(begun) = begun else {
+            return self.in_place(tools, written, written.after(view, plan));
+        };
+        // Without a move nothing changes, and thoughts alone meet the floor.
+        if !plan.is_empty() {
+            let with = self.in_place(tools, written, written.after(view, plan));
+            if with.0.size() + self.fixed <= ceiling {
+                return with;
+            }
+        }
+        self.in_place(tools, written, written.after(&begun, plan))
     }
 }
 

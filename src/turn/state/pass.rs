@@ -1,0 +1,69 @@
+//! Makes a pass that is due over a view, if it is worth what it breaks. Never decides when one is due, and never
+//! chooses what is evicted.
+
+use super::trigger::is_taken;
+use super::{HopContext, TurnState};
+use crate::commit::{self, Trigger};
+use crate::policy::{EvictionSettings, Pinned, Proposal, Target};
+use crate::render::prefix::Bonds;
+use crate::session::view::View;
+use crate::turn::originals::OwnTexts;
+
+/// What came of a pass that was due.
+pub(super) struct PassMade {
+    /// What can't be evicted, if the budget can't be met.
+    pub pinned: Option<Pinned>,
+    /// The pass, if it was taken.
+    pub taken: Option<TakenPass>,
+    /// Whether it was not taken although it would have moved something.
+    pub declined: bool,
+}
+
+/// A pass that was taken.
+pub(super) struct TakenPass {
+    pub view: View,
+    pub bonds: Option<Bonds>,
+    /// Tokens at the front that it left as they were.
+    pub cut: u64,
+    pub proposal: Box<Proposal>,
+}
+
+impl TurnState {
+    /// Makes a pass that is due, if it is worth what it breaks.
+    pub(super) fn pass(
+        &self,
+        tools: &HopContext<'_>,
+        written: &OwnTexts<'_>,
+        view: &View,
+        trigger: Trigger,
+        config: &EvictionSettings,
+        limits: Target,
+    ) -> PassMade {
+        let thoughtless = self.before_pass(tools, written, view);
+        let begun = thoughtless.as_ref().unwrap_or(view);
+        let proposal = self.proposed(written, trigger, begun, config, limits);
+        let freed = (view.size() + self.fixed).saturating_sub(proposal.size);
+        let stake = self.stake(tools.family, view.transcript());
+        let pays = commit::pays_for_thoughts(freed, tools.family.prices.write, stake);
+        let pinned = proposal.pinned;
+        if !is_taken(trigger, &proposal, freed, limits.ceiling, pays) {
+            return PassMade {
+                pinned,
+                taken: None,
+                declined: !proposal.plan.is_empty(),
+            };
+        }
+        let (plan, most) = (&proposal.plan, limits.ceiling);
+        let (after, bonds) = self.after_pass(tools, written, view, thoughtless, plan, most);
+        PassMade {
+            pinned,
+            taken: Some(TakenPass {
+                cut: self.cut(view, &after),
+                view: after,
+                bonds,
+                proposal: Box::new(proposal),
+            }),
+            declined: false,
+        }
+    }
+}
