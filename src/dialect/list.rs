@@ -4,6 +4,8 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use super::request_fields::RequestFields;
 use crate::model::Rope;
 use crate::model::raw::Edit;
@@ -49,6 +51,9 @@ pub trait List: Debug {
 
     /// Something of the proxy's own.
     fn add(&mut self, what: Addition, bytes: &[u8]);
+
+    /// Tools of the proxy's own, which stand in front of those that the client declares in the list.
+    fn offer(&mut self, _front: &Bytes) {}
 
     /// How many breakpoints the request may hold, the client's counted.
     fn allow(&mut self, _breakpoints: usize) {}

@@ -186,7 +186,10 @@ impl Request {
     #[must_use]
     pub fn with(&self, parts: Rewrite) -> Rope {
         let mut edits: Vec<Edit> = parts.view.edits;
-        if let (Some(span), Some(tools)) = (&self.tools, parts.tools) {
+        // Tools that are declared in the conversation come with it.
+        if let (Some(span), Some(tools), None) =
+            (&self.tools.place, parts.tools, self.tools_inside())
+        {
             let behind_bracket = span.start + 1;
             edits.push((behind_bracket..behind_bracket, tools));
         }
@@ -234,7 +237,8 @@ impl Request {
 pub struct Rewrite {
     /// The conversation.
     pub view: UpstreamView,
-    /// What is put in front of the client's tools, behind the bracket that opens them.
+    /// What is put in front of the client's tools, behind the bracket that opens them, if they stand
+    /// beside the conversation.
     pub tools: Option<Bytes>,
     /// Whether to ask for the usage chunk of a stream.
     pub ask_usage: bool,

@@ -63,6 +63,17 @@ pub struct Limit {
     pub least: u64,
 }
 
+/// The tools that a request declares, wherever they stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tools {
+    /// The span of the array that takes the hidden tools; none if no array can.
+    pub place: Option<Range<usize>>,
+    /// The spans of all arrays that hold at least one tool, beside the conversation and in its units.
+    pub arrays: Vec<Range<usize>>,
+    /// The names of all tools, and of those that are only referred to.
+    pub names: Vec<String>,
+}
+
 /// The parts of a request that every wire format has. The conversation is a list of units, each of
 /// them contiguous bytes; the format says what a unit is.
 #[derive(Clone, Debug)]
@@ -77,10 +88,8 @@ pub struct RequestFields {
     pub messages: Vec<Range<usize>>,
     /// The span of the list of messages, brackets included.
     pub messages_span: Range<usize>,
-    /// The span of the array of tools, if there is one with at least one tool.
-    pub tools: Option<Range<usize>>,
-    /// The names of the client's tools.
-    pub tool_names: Vec<String>,
+    /// The client's tools.
+    pub tools: Tools,
     /// Whether the answer is streamed.
     pub stream: bool,
     /// Whether the client wants to hear of usage.
@@ -108,8 +117,7 @@ impl RequestFields {
             model: object.text("model").unwrap_or_default().into_owned(),
             messages: Vec::new(),
             messages_span: Range::default(),
-            tools: None,
-            tool_names: Vec::new(),
+            tools: Tools::default(),
             stream: object.raw("stream") == Some(b"true"),
             usage_wish: UsageWish::Refused,
             limit: None,
@@ -130,10 +138,63 @@ impl RequestFields {
             .unwrap_or_default()
     }
 
-    /// The bytes of the tools array.
+    /// Whether hidden tools can be put beside the client's.
+    #[must_use]
+    pub fn takes_tools(&self) -> bool {
+        self.tools.place.is_some()
+    }
+
+    /// The bytes of the array that takes the hidden tools.
     #[must_use]
     pub fn tools_bytes(&self) -> Option<&[u8]> {
-        self.tools.clone().and_then(|span| self.body.get(span))
+        self.body.get(self.tools.place.clone()?)
+    }
+
+    /// The arrays of tools that stand beside the conversation. Those in it are counted with the units
+    /// that declare them.
+    pub fn tools_beside(&self) -> impl Iterator<Item = &[u8]> {
+        let beside = self
+            .tools
+            .arrays
+            .iter()
+            .filter(|span| !self.is_inside(span));
+        beside.filter_map(|span| self.body.get(span.clone()))
+    }
+
+    /// The units that declare tools.
+    pub fn declaring(&self) -> impl Iterator<Item = usize> {
+        let inside = self.tools.arrays.iter().filter(|span| self.is_inside(span));
+        inside.filter_map(|span| self.unit_around(span))
+    }
+
+    /// The unit that holds the array that takes the hidden tools, and the place in its bytes behind the
+    /// bracket that opens the array. None if the array stands beside the conversation.
+    #[must_use]
+    pub fn tools_inside(&self) -> Option<(usize, usize)> {
+        let span = self
+            .tools
+            .place
+            .as_ref()
+            .filter(|span| self.is_inside(span))?;
+        let unit = self.unit_around(span)?;
+        let begin = self.messages.get(unit)?.start;
+        Some((unit, span.start + 1 - begin))
+    }
+
+    fn is_inside(&self, span: &Range<usize>) -> bool {
+        let all = &self.messages_span;
+        all.start <= span.start && span.end <= all.end
+    }
+
+    /// The unit that holds a span. The first unit may stand anywhere; the others stand in order.
+    fn unit_around(&self, span: &Range<usize>) -> Option<usize> {
+        let holds = |at: &usize| {
+            let unit = self.messages.get(*at);
+            unit.is_some_and(|unit| unit.start <= span.start && span.end <= unit.end)
+        };
+        let others = self.messages.get(1..).unwrap_or_default();
+        let before = others.partition_point(|unit| unit.start <= span.start);
+        [0, before].into_iter().find(holds)
     }
 
     /// The limit that is left once this many tokens are used up.
@@ -164,18 +225,18 @@ pub fn with_messages(body: &[u8]) -> Result<(Object<'_>, Vec<Span>, Span), Reque
     Ok((object, messages, span))
 }
 
-/// The span of the array of tools, if it has any, and their names. `name` reads the name of one
-/// tool.
-pub fn tools(
-    object: &Object<'_>,
-    name: impl Fn(Object<'_>) -> String,
-) -> (Option<Span>, Vec<String>) {
-    let tools = json::elements(object.present("tools").unwrap_or_default());
+/// The tools of the array under a key. `name` reads the name of one tool.
+pub fn tools(object: &Object<'_>, key: &str, name: impl Fn(Object<'_>) -> String) -> Tools {
+    let tools = json::elements(object.present(key).unwrap_or_default());
     let names: Vec<String> = tools
         .map(|tool| Object::parse(tool).map(&name).unwrap_or_default())
         .collect();
-    let span = object.get("tools").filter(|_| !names.is_empty());
-    (span, names)
+    let place = object.get(key).filter(|_| !names.is_empty());
+    Tools {
+        arrays: place.iter().cloned().collect(),
+        place,
+        names,
+    }
 }
 
 /// The `format` inside a member, if both are there.

@@ -1,6 +1,8 @@
 //! The list of messages of a request as it is written anew, in any wire format. Never decides what
 //! stands where.
 
+use bytes::Bytes;
+
 use super::list::{List, UnitArray, UpstreamView};
 use super::messages::message_list::MessageList;
 use super::responses::input_list::InputList;
@@ -40,6 +42,12 @@ impl<'a> Splice<'a> {
     /// Something of the proxy's own.
     pub fn add(&mut self, what: Addition, bytes: &[u8]) {
         self.list().add(what, bytes);
+    }
+
+    /// Tools of the proxy's own, which stand in front of those that the client declares in the list. The
+    /// client's may stand beside the list instead; then the list takes none.
+    pub fn offer(&mut self, front: &Bytes) {
+        self.list().offer(front);
     }
 
     /// How many breakpoints the request may hold, the client's counted. Without this call none is

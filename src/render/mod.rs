@@ -36,6 +36,8 @@ pub struct RenderInput<'a> {
     /// The system message with guidance, and the index of the client's message that it replaces.
     /// Without an index it is a message of its own.
     pub guidance: Option<(Option<usize>, Bytes)>,
+    /// The hidden tools as they stand in front of the client's, if they are offered.
+    pub tools: Option<Bytes>,
     /// Breakpoints of the provider's cache, if any are to be set.
     pub breakpoints: Option<Breakpoints>,
 }
@@ -75,6 +77,9 @@ pub struct RenderError(pub EntryIndex);
 /// [`RenderError`] where an entry has no readable bytes; the caller fails open.
 pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
     let mut out = input.request.splice();
+    if let Some(front) = &input.tools {
+        out.offer(front);
+    }
     if let Some((None, message)) = &input.guidance {
         out.add(Addition::System, message);
     }

@@ -553,7 +553,7 @@ pub(super) fn shallow(passes: &[Passed]) -> (u64, u64) {
 fn array(state: &TurnState, prepared: &Prepared) -> Bytes {
     let body = prepared.body.to_bytes();
     let request = &state.request;
-    let tools = request.tools.clone().unwrap_or(0..0);
+    let tools = request.tools.place.clone().unwrap_or(0..0);
     let longer = match &state.tools {
         Some(front) if tools.end <= request.messages_span.start => front.len(),
         Some(_) | None => 0,

@@ -79,7 +79,7 @@ pub fn record(
         visible: state.request.dialect.canonical_of_answer(&text, &calls),
         bare: bare(&text),
         calls: ids.collect(),
-        tooled: state.request.tools.is_some(),
+        tooled: state.request.takes_tools(),
         injected: state.injected.delimiter.clone(),
         recall: state.injected.recall.clone(),
         prologue: state.prologue,

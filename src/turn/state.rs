@@ -542,7 +542,7 @@ impl TurnState {
     /// are asked once, as a title is, and leave nothing behind.
     #[must_use]
     pub fn is_managed(&self) -> bool {
-        let known = self.request.tools.is_some() || !self.path.entries.is_empty();
+        let known = !self.request.tools.arrays.is_empty() || !self.path.entries.is_empty();
         let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
         known || self.terms.keeps(self.request.stored).1 || answered()
     }

@@ -177,13 +177,14 @@ class Codex(Program):
     """codex with its built-in provider, which tries a WebSocket first."""
 
     name, dialect = "codex", "responses"
+    model = MODEL
     ceiling = 20_000
     code_of_full_window = 1
 
     def configure(self):
         limit = f"model_auto_compact_token_limit = {self.compact_at}\n" if self.compact_at else ""
         general = (
-            f'model = "{MODEL}"\ncheck_for_update_on_startup = false\n{limit}{self.provider()}'
+            f'model = "{self.model}"\ncheck_for_update_on_startup = false\n{limit}{self.provider()}'
         )
         self.write(".codex/config.toml", f"{general}[analytics]\nenabled = false\n")
 
@@ -211,6 +212,24 @@ class CodexProvider(Codex):
 
     def environment(self):
         return {"TESTS_API_KEY": KEY}
+
+
+class CodexSol(Codex):
+    """codex on one of its own models: its tools stand in the input, and all that it does are programs."""
+
+    name, model = "codex-code", "gpt-6.1-sol"
+    ceiling = 30_000
+    window = 40_000
+
+    @classmethod
+    def executable(cls, name):
+        return super().executable("codex")
+
+
+class CodexLuna(CodexSol, CodexProvider):
+    """The same on a model that has other tools, with a provider of its configuration."""
+
+    model = "gpt-5.6-luna"
 
 
 class ClaudeCode(Program):
@@ -352,6 +371,8 @@ ALL = {
     "opencode-messages": OpencodeMessages,
     "codex": Codex,
     "codex-provider": CodexProvider,
+    "codex-sol": CodexSol,
+    "codex-luna": CodexLuna,
     "claude": ClaudeCode,
     "pi-chat": PiChat,
     "pi-responses": PiResponses,

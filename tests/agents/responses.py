@@ -11,11 +11,27 @@ PATH = "/v1/responses"
 CLOSES = "event: response.completed"
 PIECE = 7
 COMPACTION = "compaction"
+# Calls of functions and of tools that take any text, with where that stands, and their results.
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
 def items(body):
     given = body["input"]
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def declared(body):
+    """The tools that stand beside the input and in it, the latter as agents declare them to models of
+    their own."""
+    inside = [item["tools"] for item in items(body) if item.get("type") == "additional_tools"]
+    return [*(body.get("tools") or []), *(tool for tools in inside for tool in tools)]
+
+
+def programs(body):
+    """The tools that take any text, by the namespace and the name."""
+    inside = [(t["name"], tool) for t in declared(body) for tool in t.get("tools") or []]
+    return {f"{space}.{tool['name']}" for space, tool in inside if tool["type"] == "custom"}
 
 
 def refusal(body):
@@ -28,7 +44,7 @@ def refusal(body):
     if not body.get("input"):
         return "Missing required parameter: 'input'."
     # The provider's own tools have a type and no name.
-    names = [tool["name"] for tool in body.get("tools") or [] if "name" in tool]
+    names = [tool["name"] for tool in declared(body) if "name" in tool]
     if len(names) != len(set(names)):
         return "Tool names must be unique"
     if body.get("max_output_tokens", 16) < 16:
@@ -45,13 +61,13 @@ def _calls(given):
         if item.get("type") == "item_reference" or set(item) == {"id"}:
             return f"Item with id '{item['id']}' not found."
         kind = item.get("type", "message")
-        if kind == "function_call":
+        if kind in CALLS:
             if item["call_id"] in called:
                 return f"Duplicate call_id in input[{place}]"
-            if not isinstance(item["arguments"], str):
-                return f"Invalid type for 'input[{place}].arguments'"
+            if not isinstance(item[CALLS[kind]], str):
+                return f"Invalid type for 'input[{place}].{CALLS[kind]}'"
             called.append(item["call_id"])
-        elif kind == "function_call_output":
+        elif kind in RESULTS:
             if item["call_id"] not in called:
                 return f"No tool call found for function call output with call_id {item['call_id']}."
             answered.append(item["call_id"])
@@ -73,7 +89,7 @@ def _reasoning(given):
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required "
                     "following item."
                 )
-        elif own and item.get("type") in ("message", "function_call"):
+        elif own and item.get("type") in ("message", *CALLS):
             if f"rs_{own}" not in [other.get("id") for other in given[:place]]:
                 return (
                     f"Item '{item['id']}' of type '{item['type']}' was provided without its "
@@ -88,30 +104,30 @@ def follows(given, place, own):
     id = item.get("id", "")
     if not id or of(id):
         return of(id) == own
-    if item.get("type") == "function_call":
+    if item.get("type") in CALLS:
         return of(f"fc_{item['call_id'].removeprefix('call_')}") == own
     behind = given[place + 1] if place + 1 < len(given) else {}
-    if behind.get("type") == "function_call":
+    if behind.get("type") in CALLS:
         return follows(given, place + 1, own)
     return item.get("role") == "assistant"
 
 
 def of(id):
     """The answer that an item's id was issued in, where it was one that reasoned."""
-    found = re.match(r"(?:rs|fc|msg)_(s\d+h\d+)", id)
+    found = re.match(r"(?:rs|fc|ctc|msg)_(s\d+h\d+)", id)
     return found[1] if found else ""
 
 
 def asked(body):
     tail = []
     for item in reversed(items(body)):
-        if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
+        if item.get("type") in (*CALLS, "reasoning") or item.get("role") == "assistant":
             break
         tail.append(item)
     said = [item for item in tail if item.get("role") == "user" or item.get("type") == COMPACTION]
     return Asked(
         offered=used(offered(body), body),
-        results=[item["call_id"] for item in tail if item.get("type") == "function_call_output"],
+        results=[item["call_id"] for item in tail if item.get("type") in RESULTS],
         users=[json.dumps(item.get("content") or item["encrypted_content"]) for item in said],
         whole=json.dumps(items(body)),
         compacts=compacts(body) or body.get("tool_choice") == "none",
@@ -126,13 +142,13 @@ def compacts(body):
 def exchanged(body):
     """The calls of a request's history, id to name, and the ids that have a result."""
     given = items(body)
-    calls = {i["call_id"]: i["name"] for i in given if i.get("type") == "function_call"}
-    return calls, {i["call_id"] for i in given if i.get("type") == "function_call_output"}
+    calls = {i["call_id"]: i["name"] for i in given if i.get("type") in CALLS}
+    return calls, {i["call_id"] for i in given if i.get("type") in RESULTS}
 
 
 def offered(body):
     """The names of the tools, in order; the provider's own are known by their type."""
-    return [tool.get("name") or tool["type"] for tool in body.get("tools") or []]
+    return [tool.get("name") or tool["type"] for tool in declared(body)]
 
 
 def output(number, body, said):
@@ -160,15 +176,18 @@ def output(number, body, said):
         )
     for place, (id, name, arguments) in enumerate(said.calls):
         # A tool of a namespace is written with it: `space.tool`.
+        kind, text, short = "function_call", arguments, "fc"
+        if name in programs(body):
+            kind, text, short = "custom_tool_call", json.loads(arguments)["input"], "ctc"
         namespace, _, name = name.rpartition(".")
         listed.append(
             {
-                "id": f"fc_{mark}n{place}",
-                "type": "function_call",
+                "id": f"{short}_{mark}n{place}",
+                "type": kind,
                 "status": "completed",
                 "call_id": id,
                 "name": name,
-                "arguments": arguments,
+                CALLS[kind]: text,
                 **({"namespace": namespace} if namespace else {}),
             }
         )
@@ -244,13 +263,14 @@ def _item(event, index, item):
     elif item["type"] == COMPACTION:
         yield event("response.output_item.added", output_index=index, item=opened)
     else:
-        opened = {**opened, "arguments": ""}
+        member = CALLS[item["type"]]
+        opened = {**opened, member: ""}
         yield event("response.output_item.added", output_index=index, item=opened)
-        arguments = item["arguments"]
-        for place in range(0, len(arguments), PIECE):
-            piece = arguments[place : place + PIECE]
-            yield event("response.function_call_arguments.delta", **at, delta=piece)
-        yield event("response.function_call_arguments.done", **at, arguments=arguments)
+        text = item[member]
+        streamed = f"response.{item['type']}_{member}"
+        for place in range(0, len(text), PIECE):
+            yield event(f"{streamed}.delta", **at, delta=text[place : place + PIECE])
+        yield event(f"{streamed}.done", **at, **{member: text})
     yield event("response.output_item.done", output_index=index, item=item)
 
 

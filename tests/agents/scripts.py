@@ -17,7 +17,7 @@ GUIDANCE = "Context episodes"
 # Begins the texts that hidden calls carry: nothing of an agent's may hold it.
 UNSEEN = "unseen finding:"
 # How agents ask for a summary of their session, where they offer tools beside it.
-SUMMARISE = ("Respond with TEXT ONLY",)
+SUMMARISE = ("Respond with TEXT ONLY", "CONTEXT CHECKPOINT COMPACTION")
 # How Claude Code asks for the rest of an answer of which it heard some text.
 CUT_OFF = "Your response above was cut off mid-stream."
 CALL = r"call_s\d+h\d+n\d+"

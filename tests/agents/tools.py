@@ -1,6 +1,7 @@
 """What the tools of real agents are called: scripts say `shell` and `read`, and each agent has names
 and arguments of its own for them."""
 
+import json
 from dataclasses import dataclass
 
 # By agent: the tool, the argument that carries the command or the path, and what it demands beside.
@@ -12,6 +13,8 @@ SHELL = {
     "mini": ("bash", "command", {}),
     "copilot": ("bash", "command", {"description": "Run a step of the task"}),
 }
+# codex's own models are given one tool that runs a program, and its text is all that the call says.
+PROGRAM = {"codex-code": ("functions.exec", "text(await tools.exec_command({arguments}));")}
 # Where there is none, a file is read by the shell.
 READ = {
     "opencode": ("read", "filePath"),
@@ -68,6 +71,10 @@ class Tools:
         return name, {argument: path}
 
     def shell(self, command):
+        if self.agent in PROGRAM:
+            name, program = PROGRAM[self.agent]
+            arguments = json.dumps({"cmd": command, "yield_time_ms": 30_000})
+            return name, {"input": program.replace("{arguments}", arguments)}
         name, argument, more = SHELL[self.agent]
         return name, {argument: command, **more}
 

@@ -336,7 +336,10 @@ impl Agent {
             Dialect::Messages => json!({"name": name, "input_schema": schema}),
         });
         let tools: Vec<Value> = tools.collect();
-        let mut body = json!({"model": "gpt-4o", "stream": self.stream, "tools": tools});
+        let mut body = json!({"model": "gpt-4o", "stream": self.stream});
+        if !tools.is_empty() {
+            body["tools"] = tools.into();
+        }
         match self.dialect {
             Dialect::Chat => body["messages"] = self.history.clone().into(),
             Dialect::Responses => {

@@ -28,6 +28,7 @@ mod corners;
 mod counts;
 mod cuts;
 mod dashboard;
+mod declared;
 mod demo;
 mod deployed;
 mod descriptors;

@@ -112,13 +112,13 @@ fn resent_histories_are_the_same_conversation() {
         for (at, one) in captures
             .iter()
             .enumerate()
-            .filter(|(_, one)| !one.request.tool_names.is_empty())
+            .filter(|(_, one)| !one.request.tools.names.is_empty())
         {
             let length = one.request.messages.len();
             // Compaction begins a new history; until then the next request of a session extends.
             let next = captures.iter().skip(at + 1).find(|next| {
                 next.session == one.session
-                    && !next.request.tool_names.is_empty()
+                    && !next.request.tools.names.is_empty()
                     && next.request.messages.len() > length
                     && next.heads.get(1..3) == one.heads.get(1..3)
             });

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::hops::HOPS;
 use crate::dialect::list::UnitArray;
 use crate::dialect::request_fields::{
-    Limit, RequestError, RequestFields, Unmanaged, asks_for_json, tools, with_messages,
+    Limit, RequestError, RequestFields, Tools, Unmanaged, asks_for_json, tools, with_messages,
 };
 use crate::dialect::usage::UsageWish;
 use crate::model::Dialect;
@@ -23,7 +23,7 @@ const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 /// [`RequestError`] if the body is no object with an array of messages.
 pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
     let (object, messages, messages_span) = with_messages(&body)?;
-    let (tools, tool_names) = tools(&object, tool_name);
+    let tools = declared(&object);
     let limit = |field| {
         object.number(field).map(|tokens| Limit {
             field,
@@ -41,7 +41,6 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
         messages,
         messages_span,
         tools,
-        tool_names,
         usage_wish: usage_wish(&object),
         limit: LIMITS.into_iter().find_map(limit),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
@@ -55,6 +54,16 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
 /// The list of messages as it is written anew.
 pub fn list(request: &RequestFields) -> UnitArray<'_> {
     UnitArray::new(request, 0, |_| Default::default())
+}
+
+/// The client's tools. `functions` is the older form of `tools`: its calls have no ids, so it takes none
+/// of ours.
+fn declared(object: &Object<'_>) -> Tools {
+    let mut all = tools(object, "tools", tool_name);
+    let older = tools(object, "functions", tool_name);
+    all.arrays.extend(older.arrays);
+    all.names.extend(older.names);
+    all
 }
 
 fn tool_name(tool: Object<'_>) -> String {

@@ -16,6 +16,7 @@ pub(crate) mod message_list;
 pub(crate) mod original;
 pub(crate) mod request;
 pub(crate) mod stream;
+mod tool_references;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::breakpoint::{self, Lifetime, OuterMarkers};
 use super::hops::HOPS;
+use super::tool_references;
 use crate::dialect::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in, tools, with_messages,
 };
@@ -48,16 +49,17 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
         .into_iter()
         .map(|span| host(&body, span, &mut units))
         .collect();
-    let (tools, tool_names) = tools(&object, |tool| {
+    let mut tools = tools(&object, "tools", |tool| {
         tool.text("name").unwrap_or_default().into_owned()
     });
+    let spoken = hosts.iter().filter_map(|host| body.get(host.span.clone()));
+    tools.names.extend(tool_references::names(spoken));
     // It was a member of its own while it was in beta.
     let format = format_in(&object, "output_config").or_else(|| object.present("output_format"));
     let fields = RequestFields {
         messages: units,
         messages_span,
         tools,
-        tool_names,
         limit: limit(&object),
         hint: session(&object),
         // With guidance added, a request without any message would become a valid one.
@@ -187,6 +189,7 @@ fn session(object: &Object<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::request_fields::Tools;
 
     fn units(body: &str) -> Vec<String> {
         let request = decode(Bytes::copy_from_slice(body.as_bytes())).unwrap().0;
@@ -291,10 +294,10 @@ mod tests {
     fn tools_have_names() {
         let body = r#"{"messages":[],"tools":[{"name":"a","input_schema":{}},{"type":"bash_20250124","name":"bash"},{}]}"#;
         let request = decode(Bytes::from(body)).unwrap().0;
-        assert_eq!(request.tool_names, ["a", "bash", ""]);
+        assert_eq!(request.tools.names, ["a", "bash", ""]);
         let none = decode(Bytes::from_static(br#"{"messages":[],"tools":[]}"#))
             .unwrap()
             .0;
-        assert_eq!((none.tools, none.tool_names.len()), (None, 0));
+        assert_eq!(none.tools, Tools::default());
     }
 }

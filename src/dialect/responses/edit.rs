@@ -72,6 +72,7 @@ fn slots<'a>(rest: &[Remainder<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec
             ItemType::Reasoning
             | ItemType::Fixed
             | ItemType::Result
+            | ItemType::Tools
             | ItemType::Trigger
             | ItemType::Unknown => true,
         };

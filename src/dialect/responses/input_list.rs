@@ -15,6 +15,8 @@ pub struct InputList<'a> {
     array: UnitArray<'a>,
     /// Edits of `instructions`, which stand outside the input.
     edits: Vec<Edit>,
+    /// The unit that declares the client's tools, as it stands with the proxy's own in front of them.
+    declaring: Option<(usize, Bytes)>,
 }
 
 impl<'a> InputList<'a> {
@@ -25,14 +27,17 @@ impl<'a> InputList<'a> {
             request,
             array: UnitArray::new(request, first, around),
             edits: Vec::new(),
+            declaring: None,
         }
     }
 }
 
 impl List for InputList<'_> {
     fn client(&mut self, unit: usize) {
-        if outside(self.request, unit).is_none() {
-            self.array.client(unit);
+        match &self.declaring {
+            Some((at, bytes)) if *at == unit => self.array.edited(unit, bytes),
+            Some(_) | None if outside(self.request, unit).is_none() => self.array.client(unit),
+            Some(_) | None => {}
         }
     }
 
@@ -45,6 +50,14 @@ impl List for InputList<'_> {
 
     fn add(&mut self, what: Addition, bytes: &[u8]) {
         self.array.add(what, bytes);
+    }
+
+    fn offer(&mut self, front: &Bytes) {
+        let offered = self.request.tools_inside().and_then(|(unit, behind)| {
+            let (before, tools) = self.request.message(unit).split_at_checked(behind)?;
+            Some((unit, Bytes::from([before, front, tools].concat())))
+        });
+        self.declaring = offered;
     }
 
     fn close(&mut self) -> UpstreamView {

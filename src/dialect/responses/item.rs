@@ -25,6 +25,8 @@ pub enum ItemType {
     Fixed,
     /// The result of a call.
     Result,
+    /// Declares tools from here on, as the system does.
+    Tools,
     /// Asks the provider to compact the conversation.
     Trigger,
     /// Anything else, such as what the provider compacted.
@@ -38,6 +40,7 @@ impl ItemType {
             Self::Message(Role::Assistant) | Self::Reasoning | Self::Call | Self::Fixed => true,
             Self::Message(Role::System | Role::User | Role::Tool | Role::Other)
             | Self::Result
+            | Self::Tools
             | Self::Trigger
             | Self::Unknown => false,
         }
@@ -57,6 +60,7 @@ impl ItemType {
                 "function_call_output" | "custom_tool_call_output" | "local_shell_call_output",
             ) => Self::Result,
             Some("mcp_list_tools" | "mcp_approval_request") => Self::Fixed,
+            Some("additional_tools") => Self::Tools,
             Some("compaction_trigger") => Self::Trigger,
             // A tool that runs at the provider has no id by which the client could answer.
             Some(other) if other.ends_with("_call") && named("call_id") => Self::Call,
@@ -66,13 +70,32 @@ impl ItemType {
         }
     }
 
-    /// The type of an item, without reading the whole item if it begins with its type.
-    pub fn peek(raw: &[u8]) -> Self {
+    /// The type of an item and the span of the tools that it declares, without reading the whole
+    /// item if it begins with a type that declares none.
+    pub fn peek(raw: &[u8]) -> (Self, Option<Span>) {
         match leading_type(raw) {
-            Some(b"reasoning") => Self::Reasoning,
-            Some(b"function_call" | b"custom_tool_call") => Self::Call,
-            Some(b"function_call_output" | b"custom_tool_call_output") => Self::Result,
-            Some(_) | None => Object::parse(raw).map_or(Self::Unknown, |object| Self::of(&object)),
+            Some(b"reasoning") => (Self::Reasoning, None),
+            Some(b"function_call" | b"custom_tool_call") => (Self::Call, None),
+            Some(b"function_call_output" | b"custom_tool_call_output") => (Self::Result, None),
+            Some(_) | None => match Object::parse(raw) {
+                Ok(object) => {
+                    let kind = Self::of(&object);
+                    (kind, kind.declared(&object))
+                }
+                Err(_) => (Self::Unknown, None),
+            },
+        }
+    }
+
+    /// The span of the array of tools that an item of this type declares: those that the client adds,
+    /// that a search found, or that a server of tools listed.
+    fn declared(self, object: &Object<'_>) -> Option<Span> {
+        match self {
+            Self::Tools | Self::Result | Self::Fixed | Self::Unknown => {
+                let array = object.raw("tools").is_some_and(|raw| raw.starts_with(b"["));
+                object.get("tools").filter(|_| array)
+            }
+            Self::Message(_) | Self::Reasoning | Self::Call | Self::Trigger => None,
         }
     }
 }
@@ -121,6 +144,14 @@ impl<'a> ResponsesItem<'a> {
     /// Its bytes.
     pub fn raw(&self) -> &'a [u8] {
         self.object.bytes()
+    }
+
+    /// The tools that it declares, as they stand. They are counted as the text that the model reads.
+    pub fn tools(&self) -> Option<Part<'a>> {
+        let raw = self.raw().get(self.kind.declared(&self.object)?)?;
+        std::str::from_utf8(raw)
+            .ok()
+            .map(|tools| Part::Text(tools.into()))
     }
 
     /// The provider's name for the item.
@@ -206,6 +237,7 @@ impl<'a> ResponsesItem<'a> {
             | ItemType::Reasoning
             | ItemType::Call
             | ItemType::Fixed
+            | ItemType::Tools
             | ItemType::Trigger
             | ItemType::Unknown => "content",
         };

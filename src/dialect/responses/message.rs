@@ -31,6 +31,7 @@ fn single<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
             Ok(spoken(role, &name, item.parts()?))
         }
         ItemType::Result => result(item),
+        ItemType::Tools => Ok(declaration(item)),
         ItemType::Reasoning
         | ItemType::Call
         | ItemType::Fixed
@@ -59,12 +60,30 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
     }
     Ok(Parsed {
         // The digest is of the parts as JSON, as it was when older sessions were stored.
-        parts: item.shell().unwrap_or(parts),
+        parts: item
+            .shell()
+            .unwrap_or(parts)
+            .into_iter()
+            .chain(item.tools())
+            .collect(),
         result_of: id.map(|id| CallId(id.into_owned())),
         // An output that has a form of its own can't become a text.
         opaque: !item.takes_text(),
         ..bare(Role::Tool, canonical.finish())
     })
+}
+
+/// Tools that the client declares in the conversation. They are the client's setting like its system
+/// text: never edited and never evicted. Their item has an id of its own, which clients may change.
+fn declaration<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
+    let mut canonical = canonical("tools");
+    let tools = item.object.present("tools").unwrap_or_default();
+    canonical.put(b'o', &canonical_part(tools));
+    Parsed {
+        parts: item.tools().into_iter().collect(),
+        opaque: true,
+        ..bare(Role::System, canonical.finish())
+    }
 }
 
 /// An item that only the provider understands.
@@ -77,7 +96,7 @@ fn unknown<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
     }
     Parsed {
         parts: match sealed {
-            0 => vec![Part::Other(item.raw())],
+            0 => vec![item.tools().unwrap_or(Part::Other(item.raw()))],
             _ => Vec::new(),
         },
         sealed,
@@ -102,8 +121,13 @@ fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
                 parsed.sealed += item.sealed();
             }
             ItemType::Call => parsed.calls.push(item.call()),
-            ItemType::Fixed | ItemType::Result | ItemType::Trigger | ItemType::Unknown => {
-                parsed.parts.push(Part::Other(item.raw()));
+            ItemType::Fixed
+            | ItemType::Result
+            | ItemType::Tools
+            | ItemType::Trigger
+            | ItemType::Unknown => {
+                let tools = item.tools();
+                parsed.parts.push(tools.unwrap_or(Part::Other(item.raw())));
                 parsed.opaque = true;
                 if item.object.text("type").as_deref() == Some("item_reference") {
                     kept.extend(item.id());

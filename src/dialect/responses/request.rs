@@ -9,12 +9,12 @@ use bytes::Bytes;
 use super::hops::HOPS;
 use super::item::{ItemType, leading_type};
 use super::stream::Echo;
-use super::tools;
+use super::tools::{self, Declared};
 use crate::dialect::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in,
 };
 use crate::model::Dialect;
-use crate::model::raw::Object;
+use crate::model::raw::{self, Object};
 
 /// The member that caps the answer.
 const LIMIT: &str = "max_output_tokens";
@@ -84,7 +84,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         references.response = response;
         references.items = units.references;
     }
-    let (tools, tool_names) = tools::read(&object);
+    let tools = tools::read(&body, &object, &units.tools);
     let fields = RequestFields {
         messages: instructions(&object)
             .into_iter()
@@ -92,7 +92,6 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
             .collect(),
         messages_span: input,
         tools,
-        tool_names,
         limit: object.number(LIMIT).map(|tokens| Limit {
             field: LIMIT,
             tokens,
@@ -150,6 +149,8 @@ struct InputUnits {
     triggers: bool,
     /// The spans of references, and the ids of the items that they name.
     references: Vec<(Range<usize>, String)>,
+    /// The arrays of tools in items.
+    tools: Vec<Declared>,
 }
 
 impl InputUnits {
@@ -162,8 +163,12 @@ impl InputUnits {
         let mut open = false;
         for item in items {
             let raw = body.get(item.clone()).unwrap_or_default();
-            let kind = ItemType::peek(raw);
+            let (kind, tools) = ItemType::peek(raw);
             units.triggers |= kind == ItemType::Trigger;
+            let tools = tools.map(|span| raw::shift(&span, item.start));
+            units
+                .tools
+                .extend(tools.map(|span| Declared { kind, span }));
             let reference = referenced_id(raw).map(|id| (item.clone(), id));
             units.references.extend(reference);
             match units.spans.last_mut() {
@@ -227,7 +232,7 @@ mod tests {
         assert_eq!(request.unmanaged, None);
         assert_eq!((request.model.as_str(), request.stream), ("m", true));
         assert_eq!(request.hint.as_deref(), Some("k"));
-        assert_eq!(request.tool_names, ["f"]);
+        assert_eq!(request.tools.names, ["f"]);
         assert_eq!(request.limit_left(10), Some(30));
         assert_eq!(request.limit_left(39), Some(16));
     }

@@ -43,6 +43,7 @@ impl TurnState {
             view,
             injected: &self.injected,
             guidance: self.guidance.clone(),
+            tools: self.tools.clone(),
             breakpoints,
         }
     }

@@ -26,7 +26,7 @@ impl TurnState {
     /// The state before a view is made, if that may bring the guidance in.
     pub(super) fn before_guidance(&self) -> Option<BeforeGuidance> {
         let may = self.guide.is_waiting()
-            && self.request.tools.is_some()
+            && self.request.takes_tools()
             && !self.refuses_tools()
             // Text beside a hidden call is joined to the text after it, and two pieces of JSON are
             // not one.

@@ -2,6 +2,7 @@
 //! for a conversation, when they are first offered; later only a tool of the client changes their
 //! names. Never decides when the guidance comes in, and never renders a view.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{HopContext, MiddleError, Prepared, TurnState};
@@ -49,7 +50,7 @@ impl TurnState {
     /// apart.
     pub fn hidden_names(&self) -> Names {
         let own: Names = self.injected.names().collect();
-        own.beside(&self.request.tool_names)
+        own.beside(&self.request.tools.names)
     }
 
     /// Decides what is injected, and counts what is sent beside the transcript.
@@ -81,6 +82,7 @@ impl TurnState {
         let mut parts = prepared.view.parts();
         parts.add(Part::Tools, self.client_tools);
         parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
+        parts.shift(Part::System, Part::Tools, self.declared());
         // The part of the client's system message that is guidance.
         let client = self.client_tokens.saturating_sub(self.client_tools);
         let guidance = self.spoken().saturating_sub(client);
@@ -91,7 +93,7 @@ impl TurnState {
     /// Whether the client changed its system text or tools since the newest turn. Asked before this
     /// turn brings anything in; if more or fewer tools are offered than then, this can't be told.
     fn differs_in_front(&self) -> bool {
-        let tooled = self.request.tools.is_some();
+        let tooled = self.request.takes_tools();
         let refused = |edits: Edits| edits.has(EditKind::Tools) || edits.has(EditKind::Hidden);
         let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
         before
@@ -113,8 +115,13 @@ impl TurnState {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);
             let with = tools::with_hidden(dialect, bytes, &self.injected, waits)
                 .ok_or(MiddleError::Inject)?;
-            self.fixed = u64::from(tools.reader.remembered(&String::from_utf8_lossy(&with)));
-            self.tools = Some(tools::front(dialect, &self.injected, waits));
+            let front = tools::front(dialect, &self.injected, waits);
+            // The client's are counted already, in the conversation if they are declared there.
+            self.fixed += match self.request.tools_inside() {
+                Some(_) => tokens(&front, tools),
+                None => tokens(&with, tools).saturating_sub(tokens(bytes, tools)),
+            };
+            self.tools = Some(front);
             sent = Some(with);
             if let Some(block) = self.terms.guidance(&self.injected, self.guide.given) {
                 self.append(&block, tools)?;
@@ -130,17 +137,25 @@ impl TurnState {
         sizes.sum()
     }
 
-    /// Tokens of the client's tools.
+    /// Tokens of the client's tools that stand beside the conversation. Those in it are counted with the
+    /// units that declare them.
     fn count_tools(&self, tools: &HopContext<'_>) -> u64 {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let text = self.request.tools_bytes().map(text).unwrap_or_default();
-        u64::from(tools.reader.remembered(&text))
+        let beside = self.request.tools_beside();
+        beside.map(|array| tokens(array, tools)).sum()
+    }
+
+    /// Tokens of the client's tools that its system text declares.
+    fn declared(&self) -> u64 {
+        let shapes = self.request.declaring();
+        let shapes = shapes.filter_map(|unit| self.shapes.get(unit));
+        let system = shapes.filter(|shape| shape.role == Role::System);
+        system.map(|shape| u64::from(shape.text)).sum()
     }
 
     /// The tools to inject. This is decided when they are first offered, and kept, so that the
     /// tools array never changes.
     fn decide(&self) -> Injected {
-        if self.request.tools.is_none() {
+        if !self.request.takes_tools() {
             return Injected::default();
         }
         let mut before = self.path.entries.iter().rev().map(|entry| &entry.record);
@@ -184,7 +199,7 @@ impl TurnState {
     /// is kept even if the client's tool goes again.
     fn still(&self, tool: HiddenTool, name: Option<&str>) -> Option<String> {
         let name = name?;
-        if self.request.tool_names.iter().any(|taken| taken == name) {
+        if self.request.tools.names.iter().any(|taken| taken == name) {
             return tools::free_name(tool, &self.taken());
         }
         Some(name.to_owned())
@@ -195,7 +210,8 @@ impl TurnState {
         let called = self.shapes.iter().flat_map(|shape| &shape.calls);
         let called = called.map(|call| call.name.to_string());
         self.request
-            .tool_names
+            .tools
+            .names
             .iter()
             .cloned()
             .chain(called)
@@ -210,9 +226,10 @@ impl TurnState {
             .shapes
             .iter()
             .take_while(|shape| !matches!(shape.role, Role::User | Role::Assistant | Role::Tool));
+        let declaring: BTreeSet<usize> = self.request.declaring().collect();
         let first = leading
             .enumerate()
-            .find(|(_, shape)| shape.role == Role::System);
+            .find(|(at, shape)| shape.role == Role::System && !declaring.contains(at));
         let Some((at, _)) = first else {
             let message = self.request.dialect.system(block);
             self.fixed += u64::from(tools.reader.shape(&message)?.tokens());
@@ -239,8 +256,16 @@ impl TurnState {
         let mut parts: Vec<&[u8]> = system
             .map(|shape| shape.canonical.as_bytes().as_slice())
             .collect();
-        let tools = sent.or_else(|| self.request.tools_bytes());
-        parts.push(tools.unwrap_or_default());
+        let taking = self.request.tools_bytes();
+        parts.push(sent.or(taking).unwrap_or_default());
+        // Tools in the conversation are among its messages.
+        let others = self.request.tools_beside();
+        parts.extend(others.filter(|array| taking != Some(*array)));
         Digest::of(&parts)
     }
+}
+
+/// Tokens of a text that every request repeats.
+fn tokens(text: &[u8], tools: &HopContext<'_>) -> u64 {
+    u64::from(tools.reader.remembered(&String::from_utf8_lossy(text)))
 }

@@ -35,6 +35,8 @@ fn items_are_told_apart_by_type() {
         (r#"{"type":"mcp_approval_response"}"#, ItemType::Unknown),
         (r#"{"type":"compaction"}"#, ItemType::Unknown),
         (r#"{"type":"compaction_trigger"}"#, ItemType::Trigger),
+        (r#"{"type":"additional_tools","tools":[]}"#, ItemType::Tools),
+        (r#"{"tools":[],"type":"additional_tools"}"#, ItemType::Tools),
         (r#"{"type":7}"#, ItemType::Message(Role::Other)),
     ];
     for (json, kind) in table {
@@ -43,9 +45,9 @@ fn items_are_told_apart_by_type() {
             kind,
             "{json}"
         );
-        assert_eq!(ItemType::peek(json.as_bytes()), kind, "{json}");
+        assert_eq!(ItemType::peek(json.as_bytes()).0, kind, "{json}");
     }
-    assert_eq!(ItemType::peek(b"7"), ItemType::Unknown);
+    assert_eq!(ItemType::peek(b"7"), (ItemType::Unknown, None));
 }
 
 #[test]
