@@ -200,6 +200,7 @@ fn shape(role: Role, message: &[u8]) -> Shape {
     Shape {
         role,
         canonical: Digest::of(&[message]),
+        nameless: Digest::of(&[message]),
         calls: Vec::new(),
         result_of: None,
         text: 0,

@@ -45,7 +45,10 @@ pub fn handed_at_cap(said: &str, calls: bool, handed: &str) -> Handed {
 }
 
 /// The edits that set members of a call to these values, each as JSON.
-pub fn set_members(call: &Object<'_>, members: [(&str, Option<String>); 2]) -> Vec<Edit> {
+pub fn set_members<const COUNT: usize>(
+    call: &Object<'_>,
+    members: [(&str, Option<String>); COUNT],
+) -> Vec<Edit> {
     let members = members.into_iter();
     let set = members.filter_map(|(key, new)| Some(call.set(key, new?.as_bytes())));
     set.collect()
@@ -80,11 +83,15 @@ pub struct AssistantEdit<'a> {
     pub arguments: Vec<(usize, &'a str)>,
     /// New names of the message's own calls, by index.
     pub names: Vec<(usize, &'a str)>,
+    /// New ids of the message's own calls, by index.
+    pub ids: Vec<(usize, &'a str)>,
 }
 
 /// What to change in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallEdit<'a> {
+    /// Its new id.
+    pub id: Option<&'a str>,
     /// Its new name.
     pub name: Option<&'a str>,
     /// Its new arguments.
@@ -108,6 +115,7 @@ impl<'a> AssistantEdit<'a> {
             found.map(|(_, new)| *new)
         };
         let edit = CallEdit {
+            id: new(&self.ids),
             name: new(&self.names),
             arguments: new(&self.arguments),
             bare: self.foreign,

@@ -60,6 +60,8 @@ pub struct Parsed<'a> {
     pub role: Role,
     /// The digest of the canonical projection (design §3).
     pub canonical: Digest,
+    /// The same with the ids of calls left blank, for clients that rename them.
+    pub nameless: Digest,
     /// The parts of the content.
     pub parts: Vec<Part<'a>>,
     /// The texts of reasoning fields; raw JSON if they are no strings.
@@ -124,27 +126,42 @@ pub fn as_text(raw: &[u8]) -> Option<Cow<'_, str>> {
 
 /// The canonical projection of a message (design §3) as a digest. Fields are length-prefixed and
 /// tagged, so that bytes never shift from one into the next.
-pub struct Canonical(blake3::Hasher);
+pub struct Canonical {
+    whole: blake3::Hasher,
+    /// The same with the ids of calls left blank, from the first id on.
+    nameless: Option<blake3::Hasher>,
+}
 
 impl Canonical {
     /// The projection of a message of this role.
     #[must_use]
     pub fn new(role: &str) -> Self {
-        let mut canonical = Self(blake3::Hasher::new());
+        let mut canonical = Self {
+            whole: blake3::Hasher::new(),
+            nameless: None,
+        };
         canonical.put(b'r', role.as_bytes());
         canonical
     }
 
     /// Adds a field.
     pub fn put(&mut self, tag: u8, bytes: &[u8]) {
-        self.0.update(&[tag]);
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
+        field(&mut self.whole, tag, bytes);
+        if let Some(nameless) = &mut self.nameless {
+            field(nameless, tag, bytes);
+        }
+    }
+
+    /// Adds the id of a call.
+    pub fn id(&mut self, tag: u8, id: &str) {
+        let nameless = self.nameless.get_or_insert_with(|| self.whole.clone());
+        field(nameless, tag, b"");
+        field(&mut self.whole, tag, id.as_bytes());
     }
 
     /// Adds a call.
     pub fn call(&mut self, call: &ParsedCall<'_>) {
-        self.put(b'c', call.id.as_bytes());
+        self.id(b'c', &call.id);
         self.put(b'n', call.name.as_bytes());
         self.put(b'a', &canonical_arguments(&call.arguments));
     }
@@ -152,8 +169,21 @@ impl Canonical {
     /// The digest of all that was added.
     #[must_use]
     pub fn finish(&self) -> Digest {
-        Digest(*self.0.finalize().as_bytes())
+        Digest(*self.whole.finalize().as_bytes())
     }
+
+    /// The same with the ids of calls left blank.
+    #[must_use]
+    pub fn nameless(&self) -> Digest {
+        let hasher = self.nameless.as_ref().unwrap_or(&self.whole);
+        Digest(*hasher.finalize().as_bytes())
+    }
+}
+
+fn field(hasher: &mut blake3::Hasher, tag: u8, bytes: &[u8]) {
+    hasher.update(&[tag]);
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
 }
 
 /// Arguments with sorted keys, no white space and numbers in shortest f64 form; unchanged if they

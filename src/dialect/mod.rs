@@ -167,6 +167,17 @@ impl Dialect {
         in_format!(self, message::canonical_of_answer(text, calls))
     }
 
+    /// The same with the ids of the calls left blank.
+    #[must_use]
+    pub fn nameless_of_answer(self, text: &str, calls: &[ParsedCall<'_>]) -> Digest {
+        let blank = calls.iter().map(|call| ParsedCall {
+            id: Cow::Borrowed(""),
+            name: Cow::Borrowed(&call.name),
+            arguments: Cow::Borrowed(&call.arguments),
+        });
+        self.canonical_of_answer(text, &blank.collect::<Vec<_>>())
+    }
+
     /// The text of an assistant's unit.
     #[must_use]
     pub fn assistant_text(self, unit: &[u8]) -> Option<String> {

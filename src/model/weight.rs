@@ -277,6 +277,7 @@ mod tests {
         let shape = Shape {
             role: crate::model::Role::Assistant,
             canonical: crate::model::Digest::default(),
+            nameless: crate::model::Digest::default(),
             calls: vec![call],
             result_of: Some(CallId(long)),
             text: 0,

@@ -1,6 +1,7 @@
 //! Finds where a request stands: the newest turn record behind its messages, and the path to it.
 //! Looks in memory first and then in the store. Never waits for a write and never writes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -177,6 +178,10 @@ pub fn locate(
     if found.as_ref().is_some_and(|path| path.covered() > newest) {
         return Ok(found.unwrap_or_default());
     }
+    let found = further(found, by_what_was_called(store, request, &assistants)?);
+    if found.as_ref().is_some_and(|path| path.covered() > newest) {
+        return Ok(found.unwrap_or_default());
+    }
     // The client changed or dropped something after the newest known head, or the session was never
     // served by this proxy. An anchor may still tie a newer record.
     let covered = found.as_ref().map_or(0, |path| path.covered());
@@ -206,6 +211,75 @@ fn by_head(
     let covering = assistants.partition_point(|at| *at >= first);
     let covering = assistants.get(..covering).unwrap_or_default();
     newest_known(store, paths, request, covering, RecordKey::Fork)
+}
+
+/// The path that covers more.
+fn further(one: Option<Arc<Path>>, other: Option<Arc<Path>>) -> Option<Arc<Path>> {
+    let covered = |path: &Option<Arc<Path>>| path.as_ref().map(|path| path.covered());
+    if covered(&other) > covered(&one) {
+        other
+    } else {
+        one
+    }
+}
+
+/// Finds the path of the newest head in this scope that is known without the ids of calls. A client may
+/// have renamed them: in the same way with every request, or when it changed its provider.
+fn by_what_was_called(
+    store: &Reads<'_>,
+    request: &PathQuery<'_>,
+    assistants: &[usize],
+) -> Result<Option<Arc<Path>>, FindError> {
+    let called = |shape: &Arc<Shape>| !shape.calls.is_empty();
+    let Some(first) = request.shapes.iter().position(called) else {
+        return Ok(None);
+    };
+    let newest = assistants.iter().take_while(|at| **at >= first);
+    let newest: Vec<usize> = newest.take(NEWEST_ANSWERS).copied().collect();
+    let heads = chain::nameless(request.heads, request.shapes);
+    for probe in newest.chunks(HEADS_AT_ONCE) {
+        let heads = probe.iter().filter_map(|at| heads.get(at + 1));
+        let keys = heads.map(|head| RecordKey::Nameless(*head));
+        let keys = keys.map(|key| key.digest(request.tenant, request.scope));
+        let sets = store.links(&keys.collect::<Vec<_>>())?;
+        for (at, set) in probe.iter().zip(sets) {
+            let ids: Vec<Digest> = set.into_iter().map(|(_, id)| id).collect();
+            let Some(id) = the_one(store, request, *at, &ids)? else {
+                continue;
+            };
+            if let Some(path) = load(store, RecordId(id))?
+                && path.covered() == at + 1
+            {
+                return Ok(Some(Arc::new(path)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The one of these records that answered what stands before the message at `at`. What was said and done
+/// may be the same in several conversations; then only the ids before the answer tell them apart, if the
+/// client renames those in the same way with every request.
+fn the_one(
+    store: &Reads<'_>,
+    request: &PathQuery<'_>,
+    at: usize,
+    ids: &[Digest],
+) -> Result<Option<Digest>, FindError> {
+    if ids.len() < 2 {
+        return Ok(ids.first().copied());
+    }
+    let Some(before) = request.heads.get(at) else {
+        return Ok(None);
+    };
+    let key = RecordKey::Before(*before).digest(request.tenant, request.scope);
+    let sets = store.links(&[key])?;
+    let answered: HashSet<Digest> = sets.into_iter().flatten().map(|(_, id)| id).collect();
+    let mut those = ids.iter().filter(|id| answered.contains(*id));
+    Ok(match (those.next(), those.next()) {
+        (Some(id), None) => Some(*id),
+        (Some(_) | None, _) => None,
+    })
 }
 
 /// Finds the path of the newest known head. `assistants` lists positions from the newest to the

@@ -43,6 +43,8 @@ pub struct Committed {
 pub struct Ended {
     /// Its record. The parent and the session are still to be filled in.
     pub record: TurnRecord,
+    /// The canonical digest of the visible response with the ids of its calls left blank.
+    pub nameless: Digest,
     /// The visible response, if the client's content is stored.
     pub said: Option<Bytes>,
     /// The id of the response, if the client may refer to it later.
@@ -63,6 +65,7 @@ pub fn commit(
 ) -> Option<Committed> {
     let Ended {
         mut record,
+        nameless,
         said,
         response,
     } = ended;
@@ -90,7 +93,7 @@ pub fn commit(
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
     batch.listed = Some(listed(place, state, id, &record));
-    let keys = keys(place, state, &record);
+    let keys = keys(place, state, &record, nameless);
     let turn = record.turn;
     batch.links.extend(keys.iter().map(|key| Link {
         key: *key,
@@ -129,7 +132,12 @@ pub fn commit(
 }
 
 /// The keys that lead to a record. The head after its visible response is the first.
-fn keys(place: &RecordPlace, state: &TurnState, record: &TurnRecord) -> Vec<Digest> {
+fn keys(
+    place: &RecordPlace,
+    state: &TurnState,
+    record: &TurnRecord,
+    nameless: Digest,
+) -> Vec<Digest> {
     let Some(before) = state.heads.last().copied() else {
         return Vec::new();
     };
@@ -139,9 +147,13 @@ fn keys(place: &RecordPlace, state: &TurnState, record: &TurnRecord) -> Vec<Dige
         digest(RecordKey::After(after)),
         digest(RecordKey::Before(before)),
     ];
-    // A conversation without any call is not found across scopes: many begin with the same words.
+    // A conversation without any call is not found across scopes: many begin with the same words. Nor
+    // has it any id that could be renamed.
     if !record.calls.is_empty() || state.shapes.iter().any(|shape| !shape.calls.is_empty()) {
         keys.push(digest(RecordKey::Fork(after)));
+        let before = chain::nameless(&state.heads, &state.shapes);
+        let after = before.last().map(|before| chain::extend(*before, nameless));
+        keys.extend(after.map(|after| digest(RecordKey::Nameless(after))));
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
     keys.extend(named.map(|(call, name)| digest(RecordKey::Call(call, name))));

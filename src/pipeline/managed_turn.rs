@@ -184,18 +184,16 @@ impl ManagedTurn {
         let answer = answers.last()?;
         let line = end.line();
         let transcript = self.prepared.view.transcript();
-        let record = ending::record(
-            &self.state,
-            transcript.base,
-            transcript.first_item,
-            Ending {
-                texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
-                answer,
-                last,
-                line,
-                now: app.now(),
-            },
-        );
+        let ending = Ending {
+            texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
+            answer,
+            last,
+            line,
+            now: app.now(),
+        };
+        let nameless = ending.nameless(self.state.request.dialect);
+        let (base, first) = (transcript.base, transcript.first_item);
+        let record = ending::record(&self.state, base, first, ending);
         let record = TurnRecord {
             facts: Some(Box::new(self.reporter.facts(&self.state, &self.prepared))),
             ..record
@@ -216,6 +214,7 @@ impl ManagedTurn {
         let first = answers.first().filter(|_| asked && whole);
         Some(Ended {
             record,
+            nameless,
             said: stored.then(|| request.dialect.said(answers, line)),
             response: first.and_then(|first| first.id.clone()),
         })

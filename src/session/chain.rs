@@ -10,14 +10,29 @@ use crate::model::{CallId, Digest, Head, Role, Scope, Shape, TenantId};
 /// before the first user message leave the head as it is, because agents put clocks there.
 #[must_use]
 pub fn heads(tenant: TenantId, shapes: &[Arc<Shape>]) -> Vec<Head> {
-    let mut head = Head(Digest::of(&[b"head", tenant.0.as_bytes()]));
+    let first = Head(Digest::of(&[b"head", tenant.0.as_bytes()]));
+    chain(first, shapes, |shape| shape.canonical)
+}
+
+/// The same heads with the ids of all calls left blank: the results are told apart by their order. They
+/// begin where `heads` begin.
+#[must_use]
+pub fn nameless(heads: &[Head], shapes: &[Arc<Shape>]) -> Vec<Head> {
+    let Some(first) = heads.first() else {
+        return Vec::new();
+    };
+    chain(*first, shapes, |shape| shape.nameless)
+}
+
+fn chain(first: Head, shapes: &[Arc<Shape>], digest: impl Fn(&Shape) -> Digest) -> Vec<Head> {
+    let mut head = first;
     let mut heads = Vec::with_capacity(shapes.len() + 1);
     heads.push(head);
     let mut leading = true;
     for shape in shapes {
         leading &= shape.role == Role::System;
         if !leading {
-            head = extend(head, shape.canonical);
+            head = extend(head, digest(shape));
         }
         heads.push(head);
     }
@@ -48,6 +63,8 @@ pub enum RecordKey<'a> {
     Call(&'a CallId, &'a str),
     /// The head after its visible response in any scope, for forks and resumed sessions.
     Fork(Head),
+    /// The head after its visible response with all ids left blank, for clients that rename them.
+    Nameless(Head),
 }
 
 impl RecordKey<'_> {
@@ -70,6 +87,7 @@ impl RecordKey<'_> {
                 before.0.as_bytes(),
             ]),
             Self::Fork(head) => Digest::of(&[b"fork", tenant, head.0.as_bytes()]),
+            Self::Nameless(head) => Digest::of(&[b"nameless", tenant, scope, head.0.as_bytes()]),
         }
     }
 }
@@ -92,6 +110,7 @@ mod tests {
         Arc::new(Shape {
             role,
             canonical: Digest([canonical; 32]),
+            nameless: Digest([canonical; 32]),
             calls: vec![],
             result_of: None,
             text: 1,

@@ -7,7 +7,9 @@ use super::state::TurnState;
 use crate::dialect::answer::Answer;
 use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
-use crate::model::{CallId, ItemNo, Parent, RecordId, StoredHop, TurnRecord, dated_id};
+use crate::model::{
+    CallId, Dialect, Digest, ItemNo, Parent, RecordId, StoredHop, TurnRecord, dated_id,
+};
 
 /// How a turn ended.
 pub struct Ending<'a> {
@@ -23,6 +25,32 @@ pub struct Ending<'a> {
     pub now: u64,
 }
 
+impl<'a> Ending<'a> {
+    /// The text that the client holds, and where that of its own hop begins. It holds one message for
+    /// all hops.
+    fn text(&self, dialect: Dialect) -> (String, usize) {
+        let texts = self.texts.iter().copied().chain(self.line);
+        dialect.join(texts)
+    }
+
+    /// The calls that the client holds: only visible ones.
+    fn calls(&self) -> Vec<ParsedCall<'a>> {
+        let visible = self.answer.visible_calls();
+        let calls = visible.map(|(_, call)| ParsedCall {
+            id: call.id.as_str().into(),
+            name: call.name.as_str().into(),
+            arguments: call.arguments.as_str().into(),
+        });
+        calls.collect()
+    }
+
+    /// The canonical digest of the visible response with the ids of its calls left blank.
+    #[must_use]
+    pub fn nameless(&self, dialect: Dialect) -> Digest {
+        dialect.nameless_of_answer(&self.text(dialect).0, &self.calls())
+    }
+}
+
 /// The record of a turn.
 #[must_use]
 pub fn record(
@@ -31,9 +59,7 @@ pub fn record(
     first_item: ItemNo,
     ending: Ending<'_>,
 ) -> TurnRecord {
-    // The client holds one message for all hops, so text and digest are those of the joined text.
-    let texts: Vec<&str> = ending.texts.iter().copied().chain(ending.line).collect();
-    let (text, at) = state.request.dialect.join(texts.iter().copied());
+    let (text, at) = ending.text(state.request.dialect);
     // The text that earlier hops handed out ends where the text of the client's own hop begins. If
     // the record keeps the last hop whole, its text and a line of the proxy were handed out as
     // well.
@@ -41,16 +67,8 @@ pub fn record(
         Some(_) => text.clone(),
         None => text.get(..at).unwrap_or_default().to_owned(),
     };
-    // Only visible calls: the chain covers what the client resends.
-    let calls: Vec<ParsedCall<'_>> = ending
-        .answer
-        .visible_calls()
-        .map(|(_, call)| ParsedCall {
-            id: call.id.as_str().into(),
-            name: call.name.as_str().into(),
-            arguments: call.arguments.as_str().into(),
-        })
-        .collect();
+    // The chain covers what the client resends.
+    let calls = ending.calls();
     let ids = calls
         .iter()
         .map(|call| (CallId(call.id.to_string()), call.name.to_string()));

@@ -337,6 +337,7 @@ impl Reader<'_> {
         Shape {
             role: parsed.role,
             canonical: parsed.canonical,
+            nameless: parsed.nameless,
             calls: calls.collect(),
             result_of: parsed.result_of,
             text,

@@ -12,8 +12,8 @@
 //!    `originals` reads the client's texts for passes and for texts of the proxy.
 //! 4. [`hidden::settle`] runs the hidden calls of an answer (`intercept` says what they mean) and turns it
 //!    into the hop that is recorded. `recall` brings back what was evicted, and `brought` what an operator
-//!    asked for; `bounded` limits what is
-//!    kept of a call.
+//!    asked for; `bounded` limits what is kept of a call, and `renamed` gives it another id where a client
+//!    renames its own.
 //! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
 //!    look at it later.
 
@@ -34,6 +34,7 @@ mod overrides;
 mod pins;
 mod profiles;
 mod recall;
+mod renamed;
 mod rungs;
 mod settings;
 pub mod state;

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::asked::Asks;
-use super::bounded;
 use super::classes::Classes;
 use super::keep;
 use super::memo::{Decoded, Reader};
@@ -26,6 +25,7 @@ use super::originals::{Originals, OwnTexts};
 use super::pins::{PinAsk, PinReport};
 use super::settings::Terms;
 use super::text_results::Fronts;
+use super::{bounded, renamed};
 use crate::commit::Trigger;
 use crate::dialect::message::MessageError;
 use crate::dialect::request::Request;
@@ -211,6 +211,7 @@ impl TurnState {
         let (pin_asks, pins) = (terms.pins.clone(), path.pins.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
         let path = bounded::path(request.dialect, &path).map_or(path, Arc::new);
+        let path = renamed::path(request.dialect, &path, &shapes).map_or(path, Arc::new);
         Self {
             request,
             shapes,

@@ -66,6 +66,7 @@ mod provider_habits;
 mod providers;
 mod recall;
 mod references;
+mod renamed_ids;
 mod replay;
 mod reports;
 mod resend;

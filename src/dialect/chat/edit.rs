@@ -133,7 +133,8 @@ impl EditedCall<'_> {
 /// The calls as they are sent, and what became of each of them.
 fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (CallsEdit, Vec<CallPlace>) {
     let raw = object.present("tool_calls").unwrap_or_default();
-    let edits_calls = !edit.arguments.is_empty() || !edit.names.is_empty() || edit.foreign;
+    let named = !edit.names.is_empty() || !edit.ids.is_empty();
+    let edits_calls = !edit.arguments.is_empty() || named || edit.foreign;
     let same = edit.keep_calls.is_none() && edit.insert.is_empty() && !edits_calls;
     if same && !edit.drop_reasoning {
         return (CallsEdit::Keep, Vec::new());
@@ -238,8 +239,11 @@ pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
         ("arguments", arguments),
     ];
     let edits = set_members(&inner, members).into_iter();
-    let edits = edits.map(|(at, new)| (raw::shift(&at, function.start), new));
-    Some(json::splice(call, edits.collect()))
+    let mut edits: Vec<Edit> = edits
+        .map(|(at, new)| (raw::shift(&at, function.start), new))
+        .collect();
+    edits.extend(set_members(&object, [("id", edit.id.map(raw::quote))]));
+    Some(json::splice(call, edits))
 }
 
 #[cfg(test)]

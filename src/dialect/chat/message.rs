@@ -33,9 +33,11 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         None => None,
     };
     let legacy = object.present("function_call").is_some() || object.present("audio").is_some();
+    let digest = canonical(&role, &parts, &calls, result_of.as_deref());
     let mut parsed = Parsed {
         role: role_of(&role),
-        canonical: canonical(&role, &parts, &calls, result_of.as_deref()),
+        canonical: digest.finish(),
+        nameless: digest.nameless(),
         parts,
         reasoning,
         sealed: 0,
@@ -168,7 +170,7 @@ pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
     } else {
         vec![Part::Text(Cow::Borrowed(text))]
     };
-    canonical("assistant", &parts, calls, None)
+    canonical("assistant", &parts, calls, None).finish()
 }
 
 fn canonical(
@@ -176,7 +178,7 @@ fn canonical(
     parts: &[Part<'_>],
     calls: &[ParsedCall<'_>],
     result_of: Option<&str>,
-) -> Digest {
+) -> Canonical {
     let mut hasher = Canonical::new(role);
     for part in parts {
         match part {
@@ -191,9 +193,9 @@ fn canonical(
         hasher.call(call);
     }
     if let Some(id) = result_of {
-        hasher.put(b'u', id.as_bytes());
+        hasher.id(b'u', id);
     }
-    hasher.finish()
+    hasher
 }
 
 #[cfg(test)]

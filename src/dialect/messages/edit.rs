@@ -120,7 +120,11 @@ pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
     let bare = edit.bare.then(|| bare_call(call)).flatten();
     let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
     let input = edit.arguments.map(str::to_owned);
-    let members = [("name", edit.name.map(raw::quote)), ("input", input)];
+    let members = [
+        ("id", edit.id.map(raw::quote)),
+        ("name", edit.name.map(raw::quote)),
+        ("input", input),
+    ];
     Some(json::splice(call.bytes(), set_members(&call, members)))
 }
 

@@ -57,6 +57,7 @@ fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, 
     Ok(Parsed {
         role,
         canonical: digest.finish(),
+        nameless: digest.nameless(),
         parts: parts(blocks)?,
         reasoning: Vec::new(),
         sealed: 0,
@@ -99,10 +100,11 @@ fn result<'a>(block: &Block<'a>, content: &[Block<'a>]) -> Result<Parsed<'a>, Me
     if block.member("is_error") == Some(b"true") {
         digest.put(b'e', b"");
     }
-    digest.put(b'u', id.as_bytes());
+    digest.id(b'u', &id);
     Ok(Parsed {
         role: Role::Tool,
         canonical: digest.finish(),
+        nameless: digest.nameless(),
         parts: parts(content)?,
         reasoning: Vec::new(),
         sealed: 0,
@@ -143,9 +145,11 @@ fn assistant<'a>(blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
             }
         }
     }
+    let digest = answer(&said, &calls);
     Ok(Parsed {
         role: Role::Assistant,
-        canonical: canonical_of_answer(&said, &calls),
+        canonical: digest.finish(),
+        nameless: digest.nameless(),
         parts,
         reasoning,
         sealed,
@@ -163,6 +167,10 @@ fn length(block: &Block<'_>, key: &str) -> usize {
 /// split blocks of text, and the calls. The blocks of a server's own tools are left out: they come
 /// back as they were handed out, or not at all.
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
+    answer(text, calls).finish()
+}
+
+fn answer(text: &str, calls: &[ParsedCall<'_>]) -> Canonical {
     let mut digest = canonical("assistant");
     if !text.is_empty() {
         digest.put(b't', text.as_bytes());
@@ -179,7 +187,7 @@ pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
             arguments: Cow::Borrowed(arguments),
         });
     }
-    digest.finish()
+    digest
 }
 
 /// The parts to count of blocks that are no answer.

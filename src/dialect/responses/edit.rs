@@ -92,6 +92,7 @@ pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
     let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
     let arguments = edit.arguments.map(raw::quote);
     let members = [
+        ("call_id", edit.id.map(raw::quote)),
         ("name", edit.name.map(raw::quote)),
         ("arguments", arguments),
     ];

@@ -46,7 +46,7 @@ fn spoken<'a>(role: Role, name: &str, parts: Vec<Part<'a>>) -> Parsed<'a> {
     put_parts(&mut canonical, &parts);
     Parsed {
         parts,
-        ..bare(role, canonical.finish())
+        ..bare(role, &canonical)
     }
 }
 
@@ -56,7 +56,7 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
     let mut canonical = canonical("tool");
     put_parts(&mut canonical, &parts);
     if let Some(id) = &id {
-        canonical.put(b'u', id.as_bytes());
+        canonical.id(b'u', id);
     }
     Ok(Parsed {
         // The digest is of the parts as JSON, as it was when older sessions were stored.
@@ -69,7 +69,7 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
         result_of: id.map(|id| CallId(id.into_owned())),
         // An output that has a form of its own can't become a text.
         opaque: !item.takes_text(),
-        ..bare(Role::Tool, canonical.finish())
+        ..bare(Role::Tool, &canonical)
     })
 }
 
@@ -82,7 +82,7 @@ fn declaration<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
     Parsed {
         parts: item.tools().into_iter().collect(),
         opaque: true,
-        ..bare(Role::System, canonical.finish())
+        ..bare(Role::System, &canonical)
     }
 }
 
@@ -101,13 +101,13 @@ fn unknown<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
         },
         sealed,
         opaque: true,
-        ..bare(Role::Other, canonical.finish())
+        ..bare(Role::Other, &canonical)
     }
 }
 
 /// The items of an answer.
 fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
-    let mut parsed = bare(Role::Assistant, Digest([0; 32]));
+    let mut parsed = bare(Role::Assistant, &canonical("assistant"));
     let mut text = String::new();
     let mut kept = Vec::new();
     for item in run {
@@ -135,15 +135,17 @@ fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
             }
         }
     }
-    parsed.canonical = canonical_answer(&text, &parsed.calls, &kept);
+    let digest = canonical_answer(&text, &parsed.calls, &kept);
+    (parsed.canonical, parsed.nameless) = (digest.finish(), digest.nameless());
     Ok(parsed)
 }
 
 /// A unit of which only the role and the digest are known.
-fn bare<'a>(role: Role, canonical: Digest) -> Parsed<'a> {
+fn bare<'a>(role: Role, digest: &Canonical) -> Parsed<'a> {
     Parsed {
         role,
-        canonical,
+        canonical: digest.finish(),
+        nameless: digest.nameless(),
         parts: Vec::new(),
         reasoning: Vec::new(),
         sealed: 0,
@@ -156,13 +158,17 @@ fn bare<'a>(role: Role, canonical: Digest) -> Parsed<'a> {
 /// The canonical digest of a turn's visible response: its text, and its visible calls as (id, name,
 /// arguments).
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
-    canonical_answer(text, calls, &[])
+    canonical_answer(text, calls, &[]).finish()
 }
 
 /// The digest takes all texts as one, because clients split and join texts as they like. It leaves
 /// out the items of the provider's own tools, because many clients do not send them back. A
 /// reference stands for an item that can't be seen here.
-fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, str>]) -> Digest {
+fn canonical_answer(
+    text: &str,
+    calls: &[ParsedCall<'_>],
+    references: &[Cow<'_, str>],
+) -> Canonical {
     let mut canonical = canonical("assistant");
     if !text.is_empty() {
         canonical.put(b't', text.as_bytes());
@@ -173,7 +179,7 @@ fn canonical_answer(text: &str, calls: &[ParsedCall<'_>], references: &[Cow<'_, 
     for id in references {
         canonical.put(b'o', id.as_bytes());
     }
-    canonical.finish()
+    canonical
 }
 
 /// The beginning of a digest. The format stands before the role, because the same words in another

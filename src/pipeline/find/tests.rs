@@ -23,6 +23,7 @@ fn shape(role: Role, said: u64) -> Arc<Shape> {
     Arc::new(Shape {
         role,
         canonical: Digest::of(&[&said.to_le_bytes()]),
+        nameless: Digest::of(&[&said.to_le_bytes()]),
         calls: if role == Role::Assistant {
             vec![call]
         } else {
@@ -112,8 +113,9 @@ fn find(
     (found.map(|path| path.covered()), read.get())
 }
 
-/// Twice all of the newest, the few behind them, and the anchors.
-const READINGS: usize = 2 * (NEWEST_HEADS / HEADS_AT_ONCE + 24) + NEWEST_ANSWERS;
+/// Twice all of the newest, the few behind them, the newest without ids, and the anchors.
+const READINGS: usize =
+    2 * (NEWEST_HEADS / HEADS_AT_ONCE + 24) + NEWEST_ANSWERS / HEADS_AT_ONCE + NEWEST_ANSWERS;
 
 #[test]
 fn a_history_that_nothing_is_known_of_costs_few_look_ups_however_long_it_is() {

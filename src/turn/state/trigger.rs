@@ -3,6 +3,7 @@
 
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger, Warmth};
+use crate::model::Role;
 use crate::policy::{Proposal, Target};
 use crate::turn::asked;
 
@@ -25,8 +26,9 @@ impl TurnState {
         if size > limits.ceiling {
             return Some(Trigger::Ceiling);
         }
-        // The guidance breaks the prefix anyway.
-        if self.is_newly_guided() && size > limits.floor {
+        // The guidance breaks the prefix anyway. But in a session that is not known it comes in with each
+        // request, if the session never will be.
+        if self.is_newly_guided() && size > limits.floor && !self.is_unknown() {
             return Some(Trigger::Guidance);
         }
         // An operator knows what it costs.
@@ -44,6 +46,12 @@ impl TurnState {
         let due = size > limits.floor || self.awaits_pass();
         let free = first && due && commit::is_cold(&warmth);
         free.then_some(Trigger::Cold)
+    }
+
+    /// Whether the conversation was answered before and nothing of it is known.
+    fn is_unknown(&self) -> bool {
+        let answered = || self.shapes.iter().any(|one| one.role == Role::Assistant);
+        !self.path.has_begun() && answered()
     }
 
     /// Whether the model or the prologue changed after at least three requests with the same.
