@@ -104,6 +104,9 @@ pub struct RequestFields {
     pub structured: bool,
     /// Whether the answer may hold one call at most.
     pub one_call: bool,
+    /// Whether the client says what its provider is to do with thoughts that lost their place. Then the provider
+    /// checks them, whatever the account.
+    pub checks_thoughts: bool,
     /// Whether the client asks that the response can be referred to later.
     pub stored: bool,
 }
@@ -125,6 +128,7 @@ impl RequestFields {
             unmanaged: None,
             structured: false,
             one_call: false,
+            checks_thoughts: false,
             stored: false,
         }
     }

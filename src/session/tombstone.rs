@@ -9,7 +9,7 @@ use super::index::{EpisodeIndex, ItemIndex};
 use super::marked::Marked;
 use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use crate::model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
+use crate::model::{EditKind, ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
@@ -41,7 +41,11 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     let gone = |index: &ItemIndex, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
         Mark::Tombstone | Mark::Trimmed => episode.carrier == Some(*index),
-        Mark::Removed => true,
+        // Thoughts that lost their place are no work that was evicted, and a line that told of them would change
+        // with each that goes.
+        Mark::Removed => {
+            item.kind != ItemKind::Reasoning || !seen.transcript.without.has(EditKind::Thoughts)
+        }
     };
     let all = episode
         .items

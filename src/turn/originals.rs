@@ -429,16 +429,14 @@ impl OwnTexts<'_> {
     }
 
     /// A view without these thoughts, for good.
-    pub fn without_thoughts(&self, mut view: View, thoughts: &[ItemIndex]) -> View {
-        self.measured(|measure| {
-            for thought in thoughts {
-                view.shrink(*thought, Mark::Removed, None, measure);
-                if let Some(item) = self.originals.item(*thought) {
-                    view.recount(item.entry);
-                }
+    pub fn without_thoughts(&self, view: &View, thoughts: &[ItemIndex]) -> View {
+        let mut marks = view.marks().clone();
+        for thought in thoughts {
+            if let Some(item) = self.originals.item(*thought) {
+                marks.raise(item.no, Mark::Removed);
             }
-        });
-        view
+        }
+        self.view(&view.shared(), &Arc::new(marks))
     }
 
     /// What one policy would do with a view.

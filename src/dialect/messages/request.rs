@@ -66,6 +66,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
         unmanaged: hosts.is_empty().then_some(Unmanaged::Empty),
         structured: asks_for_json(format),
         one_call: one_call(&object),
+        checks_thoughts: checks_thoughts(&object),
         ..RequestFields::new(Dialect::Messages, &body, &object)
     };
     let layout = Hosts {
@@ -74,6 +75,14 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
         markers: outer_markers(&object),
     };
     Ok((fields, layout))
+}
+
+/// Whether the client says what becomes of thoughts that lost their place
+/// (`platform.claude.com/docs/en/build-with-claude/preserved-thinking`).
+fn checks_thoughts(object: &Object<'_>) -> bool {
+    let thinking = object.present("thinking").map(Object::parse);
+    let thinking = thinking.and_then(Result::ok);
+    thinking.is_some_and(|thinking| thinking.present("block_binding").is_some())
 }
 
 /// Whether the answer may hold one call at most.

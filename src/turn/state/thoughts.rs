@@ -28,17 +28,20 @@ impl TurnState {
     }
 
     /// Whether the proxy is new to a conversation whose thoughts are bound to what stands before them. Hidden
-    /// tools would end all of these thoughts, so they wait for a pass, which ends thoughts anyway.
+    /// tools would end all of these thoughts, so they wait for a pass, which ends thoughts anyway. A single
+    /// thought is what agents keep when they sum up a conversation, and that one has lost its place.
     pub(super) fn begins_behind_thoughts(&self, family: &Family) -> bool {
-        let thought = || self.shapes.iter().any(|shape| shape.reasoning > 0);
-        self.path.guide.is_none() && self.binds(family) && thought()
+        let thoughtful = self.shapes.iter().filter(|shape| shape.reasoning > 0);
+        self.path.guide.is_none() && self.binds(family) && thoughtful.count() > 1
     }
 
-    /// Leaves out thoughts that lost their place before any is refused, if the operator asks for that.
+    /// Leaves out thoughts that lost their place before any is refused, if the operator asks for that, or if
+    /// the client has its provider check them: then one of them may cost all thoughts behind it.
     pub fn strip_if_asked(&mut self, family: &Family) {
         // Where a call can't come back without its thought, the thought stays until it is refused.
         let may = !self.request.dialect.keeps_reasoning();
-        if may && self.terms.thoughts == Thoughts::Strip && self.binds(family) {
+        let asked = self.terms.thoughts == Thoughts::Strip || self.request.checks_thoughts;
+        if may && asked && self.binds(family) {
             self.terms.go_without(Edits::from_iter([THOUGHTS]));
         }
     }
@@ -74,7 +77,13 @@ impl TurnState {
             let (dialect, waits) = (self.request.dialect, self.guide.waited);
             tools::with_hidden(dialect, own, &self.injected, waits)
         });
-        canonical_tools(sent.as_deref().unwrap_or(own))
+        let taking = canonical_tools(sent.as_deref().unwrap_or(own));
+        // Tools in the conversation are among its messages.
+        let others = self.request.tools_beside();
+        let others = others.filter(|array| *array != own).map(canonical_tools);
+        let all: Vec<Digest> = std::iter::once(taking).chain(others).collect();
+        let all: Vec<&[u8]> = all.iter().map(|one| one.as_bytes().as_slice()).collect();
+        Digest::of(&all)
     }
 
     /// What the thoughts are worth that a pass would end, in plain tokens.
@@ -100,7 +109,7 @@ impl TurnState {
     ) -> (View, Option<Bonds>) {
         match self.bonds(tools, &view) {
             Some(bonds) if self.strips() && !bonds.broken.is_empty() => {
-                let view = written.without_thoughts(view, &bonds.broken);
+                let view = written.without_thoughts(&view, &bonds.broken);
                 let bonds = self.bonds(tools, &view);
                 (view, bonds)
             }
@@ -131,7 +140,7 @@ impl TurnState {
         }
         let cut = policy::next_cut(view.marked())?;
         let ended = thoughts_from(view.marked(), cut);
-        (!ended.is_empty()).then(|| written.without_thoughts(view.clone(), &ended))
+        (!ended.is_empty()).then(|| written.without_thoughts(view, &ended))
     }
 
     /// The view that a pass leaves, and what its thoughts are bound to. `begun` is the view that the pass began
