@@ -9,6 +9,7 @@ the faults that it was told to make, each of them once, are remembered.
 """
 
 import argparse
+import dataclasses
 import json
 import re
 import sys
@@ -16,6 +17,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import bound
 import chat
 import messages
 import responses
@@ -50,7 +52,7 @@ class Provider(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, script, tools=None, faults=(), window=None):
+    def __init__(self, script, tools=None, faults=(), window=None, binds=False):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script = script
         self.tools = tools
@@ -58,6 +60,7 @@ class Provider(ThreadingHTTPServer):
         # The steps and hops that were cut.
         self.broken = set()
         self.window = window
+        self.binds = binds
         self.lock = threading.Lock()
         self.requests = []
 
@@ -132,15 +135,20 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         key = headers.pop("authorization", "") or headers.pop("x-api-key", "")
         entry = {"path": self.path, "headers": headers, "body": body, "refusal": problem}
+        bond = None
+        if self.server.binds and dialect is messages and not problem:
+            judged = bound.judge(body, headers)
+            bond, problem = judged.bond, judged.refusal
+            entry |= {"refusal": problem, "valid": judged.valid, "invalid": judged.invalid}
         number = self.server.record(entry)
         if key.removeprefix("Bearer ") in ("wrong", ""):
             self.error(401, "Incorrect API key provided.", code="invalid_api_key")
         elif problem:
             self.error(400, problem)
         else:
-            self.play(dialect, number, body, entry)
+            self.play(dialect, number, body, entry, bond)
 
-    def play(self, dialect, number, body, entry):
+    def play(self, dialect, number, body, entry, bond):
         prompt, window = size(body), self.server.window
         entry["prompt"] = prompt
         if window and prompt > window:
@@ -150,6 +158,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             server = self.server
             said = answer(server.script, dialect.asked(body), server.tools, server.broken)
+            said = dataclasses.replace(said, bond=bond)
         except (LookupError, ValueError) as error:
             entry["refusal"] = f"off the script: {error}"
             self.error(400, entry["refusal"])
@@ -221,13 +230,14 @@ def main():
     parser.add_argument("--root", default=".", help="the directory that the agent works in")
     parser.add_argument("--fault", action="append", type=fault, default=[], help=fault.__doc__)
     parser.add_argument("--window", type=int, help="the longest prompt that is not refused")
+    parser.add_argument("--bound", action="store_true", help=bound.__doc__.split("\n")[0])
     given = parser.parse_args()
     tools = Tools(given.agent, given.root) if given.agent else None
     if tools:
         # Agents describe their own tools at length, and the providers that they are used with
         # take it.
         rules.DESCRIPTION_LIMIT = sys.maxsize
-    provider = Provider(SCRIPTS[given.script], tools, given.fault, given.window)
+    provider = Provider(SCRIPTS[given.script], tools, given.fault, given.window, given.bound)
     print(provider.base_url(), flush=True)
     provider.serve_forever()
 

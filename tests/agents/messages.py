@@ -19,18 +19,28 @@ def blocks(message):
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def signature(step, hop, text):
-    """What only the provider can make: it ties a thought to the answer that it stood in."""
-    return f"{step}.{hop}." + hashlib.sha256(f"{step}.{hop}.{text}".encode()).hexdigest()
+def signature(step, hop, text, bond=""):
+    """What only the provider can make: it ties a thought to the answer that it stood in, and to what
+    stood before it where that counts."""
+    plain = f"{step}.{hop}.{bond}."
+    return plain + hashlib.sha256(f"{plain}{text}".encode()).hexdigest()
 
 
-def thought(said):
-    text = f"Step {said.step}, hop {said.hop}."
+def thought(body, said):
+    omitted = (body.get("thinking") or {}).get("display") == "omitted"
+    text = "" if omitted else f"Step {said.step}, hop {said.hop}."
     return {
         "type": "thinking",
         "thinking": text,
-        "signature": signature(said.step, said.hop, text),
+        "signature": signature(said.step, said.hop, text, said.bond or ""),
     }
+
+
+def thinks(body, said):
+    """A model whose thoughts are bound thinks unless it is told not to, others if they are told to."""
+    if said.bond is None:
+        return bool(body.get("thinking"))
+    return (body.get("thinking") or {}).get("type") != "disabled"
 
 
 def refusal(body):
@@ -132,8 +142,8 @@ def _assistant(place, message, awaited):
         if block["type"] == "tool_use" and not isinstance(block["input"], dict):
             return f"messages.{place}: tool_use.input: Input should be a valid dictionary", []
         if block["type"] == "thinking":
-            step, hop, _ = block["signature"].split(".")
-            if block["signature"] != signature(step, hop, block["thinking"]):
+            step, hop, bond, _ = block["signature"].split(".")
+            if block["signature"] != signature(step, hop, block["thinking"], bond):
                 return f"messages.{place}: Invalid `signature` in `thinking` block", []
             if any(place_of(call) != (int(step), int(hop)) for call in calls):
                 return f"messages.{place}: `thinking` blocks cannot be modified or moved", []
@@ -183,7 +193,7 @@ def offered(body):
 
 
 def content(body, said):
-    thoughts = [thought(said)] if body.get("thinking") else []
+    thoughts = [thought(body, said)] if thinks(body, said) else []
     texts = [{"type": "text", "text": said.text}] if said.text else []
     calls = [
         {"type": "tool_use", "id": id, "name": name, "input": json.loads(arguments)}
@@ -206,7 +216,8 @@ def whole(number, body, said, prompt):
         "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",
-        "model": f"{body['model']}-2026",
+        # Models whose thoughts are bound have no date behind their name.
+        "model": body["model"] if said.bond else f"{body['model']}-2026",
         "content": content(body, said),
         "stop_reason": "tool_use" if said.calls else "end_turn",
         "stop_sequence": None,
@@ -223,7 +234,8 @@ def frames(number, body, said, prompt):
 
     def deltas(block):
         if block["type"] == "thinking":
-            yield {"type": "thinking_delta", "thinking": block["thinking"]}
+            if block["thinking"]:
+                yield {"type": "thinking_delta", "thinking": block["thinking"]}
             yield {"type": "signature_delta", "signature": block["signature"]}
         elif block["type"] == "text":
             for word in re.findall(r"\S+\s*", block["text"]):

@@ -107,6 +107,8 @@ class Said:
     text: str
     # (id, name, arguments as JSON)
     calls: list
+    # What stood before it, where the provider binds a thought to that.
+    bond: str | None = None
 
 
 def behind(script, call):

@@ -3,6 +3,7 @@ pass."""
 
 import pytest
 
+import bound
 import messages
 import responses
 
@@ -81,6 +82,81 @@ def test_messages(case):
     given, text = MESSAGES[case]
     found = messages.refusal({"model": "m", "max_tokens": 9, "messages": given})
     assert found is None if text is None else text in found
+
+
+TOOL = {"name": "grep", "description": "finds", "input_schema": {"type": "object"}}
+LATER = {"name": "later", "input_schema": {}, "defer_loading": True}
+MORE = {"name": "more", "input_schema": {}}
+BODY = {"model": "m", "system": "s", "tools": [TOOL, MORE], "max_tokens": 9}
+
+
+def goes_on(hops, **more):
+    """A session of some hops, each thought bound to what the provider saw before it."""
+    body = {**BODY, **more, "messages": [USER]}
+    for hop in range(hops):
+        id, bond = f"call_s0h{hop}n0", bound.judge(body, {}).bond
+        seal = messages.signature(0, hop, "hm", bond)
+        body["messages"] += [says({**THOUGHT, "signature": seal}, use(id)), gives(id)]
+    return body
+
+
+def edited(at, content):
+    """A session one message of which is another now."""
+    body = goes_on(3)
+    body["messages"][at] = {**body["messages"][at], "content": content}
+    return body
+
+
+def without(*hops):
+    """A session some of whose thoughts are gone."""
+    body = goes_on(3)
+    for hop in hops:
+        del body["messages"][1 + 2 * hop]["content"][0]
+    return body
+
+
+def put_back():
+    """A session whose oldest thought was gone when the newest was made."""
+    body, short = goes_on(2), goes_on(2)
+    thought = body["messages"][1]["content"][0]
+    del short["messages"][1]["content"][0]
+    made = {**THOUGHT, "signature": messages.signature(0, 2, "hm", bound.judge(short, {}).bond)}
+    messages_ = [*short["messages"], says(made, use("call_s0h2n0")), gives("call_s0h2n0")]
+    messages_[1]["content"].insert(0, thought)
+    return {**body, "messages": messages_}
+
+
+# What a later request holds; the paths of the thoughts that are refused, and the words.
+SAME = {"type": "text", "text": " go "}
+BOUND = {
+    "what was sent": (goes_on(3), [], None),
+    "a text as a block, with a marker": (edited(0, marked(SAME)["content"]), [], None),
+    "tools in another order": ({**goes_on(3), "tools": [MORE, TOOL]}, [], None),
+    "a tool for later": ({**goes_on(3), "tools": [LATER, TOOL, MORE]}, [], None),
+    "other parameters": ({**goes_on(3), "max_tokens": 10, "tool_choice": {"type": "none"}}, [], None),
+    "the oldest thoughts gone": (without(0, 1), [], None),
+    "the newest thought gone": (without(2), [], None),
+    "another model": ({**goes_on(3), "model": "n"}, [], None),
+    "another system text": ({**goes_on(3), "system": "t"}, [1, 3, 5], "`system` prompt differs"),
+    "a tool more": ({**goes_on(3), "tools": [TOOL, MORE, {"name": "n"}]}, [1, 3, 5], "`tools` list differs"),
+    "an edited result": (edited(2, [{**gives(CALL)["content"][0], "content": "x"}]), [3, 5], "Content before"),
+    "a thought between gone": (without(1), [5], "`thinking` block that preceded"),
+    "a thought that came back": (put_back(), [5], "`thinking` block that preceded"),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+def test_bound(case):
+    body, places, text = BOUND[case]
+    assert messages.refusal(body) is None
+    judged = bound.judge(body, {})
+    assert judged.invalid == tuple(f"messages.{place}.content.0" for place in places)
+    if text is None:
+        assert judged.refusal is None
+        return
+    assert judged.refusal.startswith(f"messages.{places[0]}.content.0: Invalid `signature` in")
+    assert "The block is bound to a different conversation." in judged.refusal
+    assert text in judged.refusal
 
 
 def call(of, **more):

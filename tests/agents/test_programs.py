@@ -29,17 +29,17 @@ DIALECTS = {"chat": chat, "responses": responses, "messages": messages}
 STEPS_ONE = 5
 CHAPTERS_FILES = {"notes.txt": "first\n", "chapters.txt": "read\n"}
 ONE, TWO = "[task one] Add a line to notes.txt and verify it.", "[task two] Add one more line."
-LONG = "[task long] Read all chapters."
+LONG, AGAIN = "[task long] Read all chapters.", "[task again] Is there more?"
 
 
 @pytest.fixture
 def begin(stand, tmp_path):
     """A function that makes an agent with a script, and with flags of the proxy and provider."""
 
-    def begin(name, script, *flags, provider=(), env=PUBLISHED, **more):
+    def begin(name, script, *flags, provider=(), env=PUBLISHED, direct=False, **more):
         agent = ALL[name]
         own = ["--agent", agent.name, "--root", tmp_path / "repository"]
-        at = stand(script, *flags, provider_flags=[*own, *provider], env=env)
+        at = stand(script, *flags, provider_flags=[*own, *provider], direct=direct, env=env)
         return agent(at, tmp_path, **more)
 
     return begin
@@ -229,13 +229,50 @@ def test_a_window_that_is_full(begin, name):
 @every("mini")
 def test_an_agent_that_summarises_its_session(begin, name):
     program = begin(name, "chapters", compact_at=20_000)
-    runs = done(program, [LONG] if name != "claude" else [LONG, "/compact", "[task again]"])
+    runs = done(program, [LONG] if name != "claude" else [LONG, "/compact", AGAIN])
     assert program.files() == CHAPTERS_FILES
     sent = program.at.requests()
     own = main(program, sent)
     nothing_leaked(program, runs, "chapters")
     asides = [place for place, entry in enumerate(sent) if entry not in own]
     assert [place for place in asides if place > 1], "no summary was asked for"
+
+
+# Those that are run over a provider that binds each thought to everything before it.
+BINDS = ["claude", "opencode-messages", "pi-messages"]
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["proxy", "direct"])
+@pytest.mark.parametrize("name", BINDS)
+def test_thoughts_that_are_bound(begin, name, direct):
+    """A pass changes what stands before a thought: the provider says so once, and the program never
+    hears of it. Alone, it sends all thoughts back, and each is valid."""
+    budget = ("--budget", str(ALL[name].ceiling))
+    program = begin(name, "chapters", *budget, provider=["--bound"], direct=direct)
+    runs = done(program, [LONG, AGAIN])
+    assert program.files() == CHAPTERS_FILES
+    assert "There is nothing left to do." in runs[-1].out
+    nothing_leaked(program, runs, "chapters")
+    sent = program.at.requests()
+    refused = [place for place, entry in enumerate(sent) if entry["refusal"]]
+    own = main(program, [entry for entry in sent if not entry["refusal"]])
+    if not program.at.managed:
+        assert refused == []
+        assert [entry["valid"] for entry in own] == list(range(len(own)))
+        return
+
+    assert len(refused) == 1
+    assert "bound to a different conversation" in sent[refused[0]]["refusal"]
+    later = sent[refused[0] + 1 :]
+    assert [entry["invalid"] for entry in later] == [[]] * len(later)
+    answer = [message for message in later[-1]["body"]["messages"] if message["role"] == "assistant"][-1]
+    assert answer["content"][0]["type"] == "thinking", "between two passes thoughts stay"
+    metrics = program.at.metrics()
+    assert counted(metrics, "plimsoll_passes_total") >= 2
+    assert counted(metrics, "plimsoll_fail_open_total") == 0
+    assert 'plimsoll_retries_total{reason="thoughts"} 1\n' in metrics
+    answers = re.findall(r'^plimsoll_http_requests_total{.*status="(\d+)"}', metrics, re.MULTILINE)
+    assert set(answers) == {"200"}
 
 
 # How a sub-agent's requests are told: the header that names it. Copilot sends none that does.
