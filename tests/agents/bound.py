@@ -7,12 +7,12 @@ nothing of the proxy. What the vendor compares is told in docs/providers.md.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from messages import blocks
 
 CONTROLS = "thinking-binding-controls-2026-08-01"
-THOUGHTS = ("thinking", "redacted_thinking")
+REASON = "prefix_binding_mismatch"
 # What a tool or a block says by these is the same as to say nothing.
 DEFAULTS = (
     ("strict", False),
@@ -32,9 +32,11 @@ class Judged:
     refusal: str | None
     # What the answer's thought is bound to, as a part of its signature.
     bond: str
-    # How many thoughts are valid, and the paths of those that are not.
+    # How many thoughts the model sees, and the paths of those that it does not.
     valid: int
     invalid: tuple
+    # What the answer says of these, where it is asked.
+    told: list | None
 
 
 @dataclass(frozen=True)
@@ -60,31 +62,45 @@ class Bond:
 
 def judge(body, headers):
     """Judges a request that breaks no other rule."""
-    model, system = digest(body["model"]), digest(content(body.get("system", "")))
+    controls = CONTROLS in headers.get("anthropic-beta", "")
+    binding = (body.get("thinking") or {}).get("block_binding") or {}
+    drops = binding.get("prefix_mismatch_behavior") == "drop_block"
+    now, broken = walk(body, drops)
+    told = [{"type": "thinking_dropped", "path": path, "reason": REASON} for path, _ in broken]
+    refusal = None
+    if binding and not controls:
+        refusal = "thinking.adaptive.block_binding: Extra inputs are not permitted"
+    elif broken and not drops:
+        refusal = words(*broken[0], controls)
+    invalid = tuple(path for path, _ in broken)
+    return Judged(refusal, now.written(), now.count, invalid, told if controls else None)
+
+
+def walk(body, drops):
+    """What stands behind a request, and the paths of the thoughts that are not valid, with the reasons."""
     tools = {tool["name"]: plain(tool) for tool in body.get("tools") or [] if seen(tool)}
-    front = (model, system, digest(tools))
-    said, before, count, invalid, refusal = "", "none", 0, [], None
+    system = digest(content(body.get("system", "")))
+    now, broken = Bond(digest(body["model"]), system, digest(tools), "none", "none", 0), []
     for place, message in enumerate(body["messages"]):
         # What a message says beside its content counts from its first block on.
         rest = {key: value for key, value in message.items() if key != "content"}
         for at, block in enumerate(blocks(message)):
-            if block["type"] not in THOUGHTS:
+            if block["type"] != "thinking":
                 if compared := content([block]):
-                    said, rest = digest([said, rest, compared]), {}
+                    now = replace(now, messages=digest([now.messages, rest, compared]))
+                    rest = {}
                 continue
             made = Bond.read(block["signature"].split(".")[2])
             # Another model's thought is left out without a word.
-            if made.model != model:
+            if made.model != now.model:
                 continue
-            now = Bond(*front, said, before, count)
-            if why := difference(made, now):
-                path = f"messages.{place}.content.{at}"
-                invalid.append(path)
-                refusal = refusal or words(path, why, headers)
+            why = difference(made, now)
+            # One that is dropped takes all behind it along.
+            if why or (drops and broken):
+                broken.append((f"messages.{place}.content.{at}", why))
             else:
-                before, count = digest(block["signature"]), count + 1
-    bond = Bond(*front, said, before, count).written()
-    return Judged(refusal, bond, count, tuple(invalid))
+                now = replace(now, before=digest(block["signature"]), count=now.count + 1)
+    return now, broken
 
 
 def difference(made, now):
@@ -94,6 +110,7 @@ def difference(made, now):
     if made.tools != now.tools:
         return "The `tools` list differs from the one this block was created with."
     if made.messages != now.messages:
+        # Where it begins to differ can't be told from digests.
         return (
             "Content before this block differs from when it was created, first at "
             "`messages.0.content.0`."
@@ -107,13 +124,13 @@ def difference(made, now):
     return None
 
 
-def words(path, why, headers):
-    known = CONTROLS in headers.get("anthropic-beta", "")
+def words(path, why, controls):
+    """The refusal, as the vendor puts it."""
     beta = f"That setting requires the `{CONTROLS}` value in the `anthropic-beta` header. "
     return (
         f"{path}: Invalid `signature` in `thinking` block. The block is bound to a different "
         "conversation. Remove the block, or set "
-        f"`thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". {'' if known else beta}{why}"
+        f"`thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". {'' if controls else beta}{why}"
     )
 
 
@@ -132,7 +149,7 @@ def content(value):
             found += [{**plain(block), "text": text}] if text else []
         elif block.get("type") == "tool_result":
             found.append({**plain(block), "content": content(block.get("content") or "")})
-        elif block.get("type") not in THOUGHTS:
+        elif block.get("type") != "thinking":
             found.append(plain(block))
     return found
 

@@ -135,10 +135,10 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         key = headers.pop("authorization", "") or headers.pop("x-api-key", "")
         entry = {"path": self.path, "headers": headers, "body": body, "refusal": problem}
-        bond = None
+        judged = None
         if self.server.binds and dialect is messages and not problem:
             judged = bound.judge(body, headers)
-            bond, problem = judged.bond, judged.refusal
+            problem = judged.refusal
             entry |= {"refusal": problem, "valid": judged.valid, "invalid": judged.invalid}
         number = self.server.record(entry)
         if key.removeprefix("Bearer ") in ("wrong", ""):
@@ -146,9 +146,9 @@ class Handler(BaseHTTPRequestHandler):
         elif problem:
             self.error(400, problem)
         else:
-            self.play(dialect, number, body, entry, bond)
+            self.play(dialect, number, body, entry, judged)
 
-    def play(self, dialect, number, body, entry, bond):
+    def play(self, dialect, number, body, entry, judged):
         prompt, window = size(body), self.server.window
         entry["prompt"] = prompt
         if window and prompt > window:
@@ -158,7 +158,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             server = self.server
             said = answer(server.script, dialect.asked(body), server.tools, server.broken)
-            said = dataclasses.replace(said, bond=bond)
+            if judged:
+                said = dataclasses.replace(said, bond=judged.bond, told=judged.told)
         except (LookupError, ValueError) as error:
             entry["refusal"] = f"off the script: {error}"
             self.error(400, entry["refusal"])

@@ -212,7 +212,9 @@ def usage(prompt):
 
 
 def whole(number, body, said, prompt):
+    told = {} if said.told is None else {"input_transformations": said.told}
     return {
+        **told,
         "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",

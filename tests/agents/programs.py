@@ -16,6 +16,8 @@ PROGRAMS = Path(os.environ.get("PLIMSOLL_PROGRAMS", HERE / "programs")) / "node_
 LIMIT = 120
 KEY = "sk-tests"
 MODEL = "scripted"
+# A model whose thoughts are bound to what stands before them.
+OPUS = "claude-opus-5-5"
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,23 @@ class OpencodeMessages(Opencode):
     dialect, package = "messages", "@ai-sdk/anthropic"
 
 
+class OpencodeAnthropic(Opencode):
+    """opencode with a provider that it knows by itself, as `plimsoll setup` leaves it."""
+
+    dialect = "messages"
+
+    def configure(self):
+        settings = {
+            "provider": {"anthropic": {"options": {"baseURL": self.at.base_url, "apiKey": KEY}}},
+            "model": f"anthropic/{OPUS}",
+            "small_model": f"anthropic/{OPUS}",
+            "permission": {"*": "allow"},
+            "share": "disabled",
+            "autoupdate": False,
+        }
+        self.write("opencode.json", json.dumps(settings))
+
+
 class Codex(Program):
     """codex with its built-in provider, which tries a WebSocket first."""
 
@@ -294,6 +313,22 @@ class PiMessages(Pi):
         return self.at.base_url.removesuffix("/v1")
 
 
+class PiAnthropic(PiMessages):
+    """pi with a provider that it knows by itself, as `plimsoll setup` leaves it."""
+
+    def configure(self):
+        settings = {"providers": {"anthropic": {"baseUrl": self.base()}}}
+        self.write(".pi/agent/models.json", json.dumps(settings))
+
+    def environment(self):
+        return {**super().environment(), "ANTHROPIC_API_KEY": KEY}
+
+    def command(self, task, resumed):
+        more = ["-c"] if resumed else []
+        model = ["--provider", "anthropic", "--model", OPUS]
+        return [self.executable("pi"), *model, *more, "-p", task]
+
+
 class Mini(Program):
     """mini-swe-agent, which lies beside the Python that runs the tests."""
 
@@ -382,3 +417,5 @@ ALL = {
     "copilot-messages": CopilotMessages,
     "mini": Mini,
 }
+# How they are when they know the model: they ask to have thoughts dropped that are not in their place.
+KNOWN = {"opencode-anthropic": OpencodeAnthropic, "pi-anthropic": PiAnthropic}

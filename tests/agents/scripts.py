@@ -109,6 +109,8 @@ class Said:
     calls: list
     # What stood before it, where the provider binds a thought to that.
     bond: str | None = None
+    # What it tells of the thoughts that it was sent, where it is asked for that.
+    told: list | None = None
 
 
 def behind(script, call):

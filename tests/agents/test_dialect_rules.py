@@ -117,13 +117,12 @@ def without(*hops):
 
 def put_back():
     """A session whose oldest thought was gone when the newest was made."""
-    body, short = goes_on(2), goes_on(2)
-    thought = body["messages"][1]["content"][0]
-    del short["messages"][1]["content"][0]
+    short = goes_on(2)
+    thought = short["messages"][1]["content"].pop(0)
     made = {**THOUGHT, "signature": messages.signature(0, 2, "hm", bound.judge(short, {}).bond)}
-    messages_ = [*short["messages"], says(made, use("call_s0h2n0")), gives("call_s0h2n0")]
-    messages_[1]["content"].insert(0, thought)
-    return {**body, "messages": messages_}
+    short["messages"] += [says(made, use("call_s0h2n0")), gives("call_s0h2n0")]
+    short["messages"][1]["content"].insert(0, thought)
+    return short
 
 
 # What a later request holds; the paths of the thoughts that are refused, and the words.
@@ -157,6 +156,17 @@ def test_bound(case):
     assert judged.refusal.startswith(f"messages.{places[0]}.content.0: Invalid `signature` in")
     assert "The block is bound to a different conversation." in judged.refusal
     assert text in judged.refusal
+
+
+def test_bound_and_dropped():
+    """What is dropped takes all thoughts behind it along, and the answer tells of each."""
+    body = without(1)
+    body["messages"] += goes_on(4)["messages"][-2:]
+    binding = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    judged = bound.judge({**body, "thinking": binding}, {"anthropic-beta": bound.CONTROLS})
+    assert (judged.refusal, judged.valid) == (None, 1)
+    paths = ["messages.5.content.0", "messages.7.content.0"]
+    assert [told["path"] for told in judged.told] == paths == list(judged.invalid)
 
 
 def call(of, **more):

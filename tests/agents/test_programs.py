@@ -10,7 +10,7 @@ import chat
 import messages
 import responses
 from conftest import PUBLISHED
-from programs import ALL
+from programs import ALL, KNOWN
 from scripts import (
     DELEGATE_CHILD,
     DELEGATE_FILES,
@@ -37,7 +37,7 @@ def begin(stand, tmp_path):
     """A function that makes an agent with a script, and with flags of the proxy and provider."""
 
     def begin(name, script, *flags, provider=(), env=PUBLISHED, direct=False, **more):
-        agent = ALL[name]
+        agent = (ALL | KNOWN)[name]
         own = ["--agent", agent.name, "--root", tmp_path / "repository"]
         at = stand(script, *flags, provider_flags=[*own, *provider], direct=direct, env=env)
         return agent(at, tmp_path, **more)
@@ -238,41 +238,51 @@ def test_an_agent_that_summarises_its_session(begin, name):
     assert [place for place in asides if place > 1], "no summary was asked for"
 
 
-# Those that are run over a provider that binds each thought to everything before it.
-BINDS = ["claude", "opencode-messages", "pi-messages"]
-
-
-@pytest.mark.parametrize("direct", [False, True], ids=["proxy", "direct"])
-@pytest.mark.parametrize("name", BINDS)
-def test_thoughts_that_are_bound(begin, name, direct):
-    """A pass changes what stands before a thought: the provider says so once, and the program never
-    hears of it. Alone, it sends all thoughts back, and each is valid."""
-    budget = ("--budget", str(ALL[name].ceiling))
+def bound(begin, name, direct=False):
+    """Runs a long session and resumes it, over a provider that binds each thought to all before it."""
+    budget = ("--budget", str((ALL | KNOWN)[name].ceiling))
     program = begin(name, "chapters", *budget, provider=["--bound"], direct=direct)
     runs = done(program, [LONG, AGAIN])
     assert program.files() == CHAPTERS_FILES
     assert "There is nothing left to do." in runs[-1].out
     nothing_leaked(program, runs, "chapters")
-    sent = program.at.requests()
-    refused = [place for place, entry in enumerate(sent) if entry["refusal"]]
-    own = main(program, [entry for entry in sent if not entry["refusal"]])
-    if not program.at.managed:
-        assert refused == []
-        assert [entry["valid"] for entry in own] == list(range(len(own)))
-        return
+    return program, program.at.requests()
 
-    assert len(refused) == 1
-    assert "bound to a different conversation" in sent[refused[0]]["refusal"]
-    later = sent[refused[0] + 1 :]
-    assert [entry["invalid"] for entry in later] == [[]] * len(later)
-    answer = [message for message in later[-1]["body"]["messages"] if message["role"] == "assistant"][-1]
-    assert answer["content"][0]["type"] == "thinking", "between two passes thoughts stay"
+
+@pytest.mark.parametrize("name", ["claude", "opencode-messages", "pi-messages", *KNOWN])
+def test_thoughts_that_are_bound(begin, name, request):
+    """A pass changes what stands before a thought: the provider refuses once, and the program never
+    hears of it."""
+    if request.config.getoption("--direct"):
+        pytest.skip("without the proxy nothing changes")
+    program, sent = bound(begin, name)
+    main(program, [entry for entry in sent if not entry["refusal"]])
     metrics = program.at.metrics()
     assert counted(metrics, "plimsoll_passes_total") >= 2
     assert counted(metrics, "plimsoll_fail_open_total") == 0
-    assert 'plimsoll_retries_total{reason="thoughts"} 1\n' in metrics
     answers = re.findall(r'^plimsoll_http_requests_total{.*status="(\d+)"}', metrics, re.MULTILINE)
     assert set(answers) == {"200"}
+
+    refused = [place for place, entry in enumerate(sent) if entry["refusal"]]
+    if name in KNOWN:
+        assert refused == [], "they ask to have such thoughts dropped"
+        return
+    assert len(refused) == 1
+    assert "bound to a different conversation" in sent[refused[0]]["refusal"]
+    assert 'plimsoll_retries_total{reason="thoughts"} 1\n' in metrics
+    later = sent[refused[0] + 1 :]
+    assert [entry["invalid"] for entry in later] == [[]] * len(later)
+    said = [message for message in later[-1]["body"]["messages"] if message["role"] == "assistant"]
+    assert said[-1]["content"][0]["type"] == "thinking", "between two passes thoughts stay"
+
+
+@pytest.mark.parametrize("name", ["claude", *KNOWN])
+def test_thoughts_that_are_bound_without_the_proxy(begin, name):
+    """The agents change nothing between two requests that the provider compares."""
+    program, sent = bound(begin, name, direct=True)
+    own = main(program, sent)
+    assert [entry["invalid"] for entry in own] == [[]] * len(own)
+    assert [entry["valid"] for entry in own] == list(range(len(own)))
 
 
 # How a sub-agent's requests are told: the header that names it. Copilot sends none that does.
