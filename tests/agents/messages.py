@@ -145,7 +145,8 @@ def _assistant(place, message, awaited):
             step, hop, bond, _ = block["signature"].split(".")
             if block["signature"] != signature(step, hop, block["thinking"], bond):
                 return f"messages.{place}: Invalid `signature` in `thinking` block", []
-            if any(place_of(call) != (int(step), int(hop)) for call in calls):
+            # One that is bound to more than its answer is judged by that.
+            if not bond and any(place_of(call) != (int(step), int(hop)) for call in calls):
                 return f"messages.{place}: `thinking` blocks cannot be modified or moved", []
     return None, calls
 

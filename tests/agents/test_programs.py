@@ -107,6 +107,12 @@ def counted(metrics, name):
     return sum(float(value) for value in found)
 
 
+def statuses(metrics):
+    """What the agent's requests were answered with."""
+    requests = r'^plimsoll_http_requests_total{.*status="(\d+)"}'
+    return set(re.findall(requests, metrics, re.MULTILINE))
+
+
 @every()
 def test_two_tasks(begin, name):
     program = begin(name, "work")
@@ -260,8 +266,7 @@ def test_thoughts_that_are_bound(begin, name, request):
     metrics = program.at.metrics()
     assert counted(metrics, "plimsoll_passes_total") >= 2
     assert counted(metrics, "plimsoll_fail_open_total") == 0
-    answers = re.findall(r'^plimsoll_http_requests_total{.*status="(\d+)"}', metrics, re.MULTILINE)
-    assert set(answers) == {"200"}
+    assert statuses(metrics) == {"200"}
 
     refused = [place for place, entry in enumerate(sent) if entry["refusal"]]
     if name in KNOWN:
@@ -274,6 +279,23 @@ def test_thoughts_that_are_bound(begin, name, request):
     assert [entry["invalid"] for entry in later] == [[]] * len(later)
     said = [message for message in later[-1]["body"]["messages"] if message["role"] == "assistant"]
     assert said[-1]["content"][0]["type"] == "thinking", "between two passes thoughts stay"
+
+
+@pytest.mark.parametrize("name", ["claude", "pi-messages"])
+def test_thoughts_that_are_bound_to_what_is_summarised(begin, name, request):
+    """What an agent keeps beside its own summary was thought behind something else. Alone, Claude Code
+    is refused and asks again, and pi ends with the error; behind the proxy they hear of nothing."""
+    if request.config.getoption("--direct"):
+        pytest.skip("pi ends there without the proxy")
+    program = begin(name, "chapters", provider=["--bound"], compact_at=20_000)
+    runs = done(program, [LONG, AGAIN] if name != "claude" else [LONG, "/compact", AGAIN])
+    assert "There is nothing left to do." in runs[-1].out
+    assert program.files() == CHAPTERS_FILES
+    nothing_leaked(program, runs, "chapters")
+    refused = [entry["refusal"] for entry in program.at.requests() if entry["refusal"]]
+    assert len(refused) == 1
+    assert "bound to a different conversation" in refused[0]
+    assert statuses(program.at.metrics()) == {"200"}
 
 
 @pytest.mark.parametrize("name", ["claude", *KNOWN])
