@@ -255,7 +255,7 @@ def bound(begin, name, direct=False):
     return program, program.at.requests()
 
 
-@pytest.mark.parametrize("name", ["claude", "opencode-messages", "pi-messages", *KNOWN])
+@pytest.mark.parametrize("name", ["claude", "opencode-messages", "pi-messages", "pi-anthropic"])
 def test_thoughts_that_are_bound(begin, name, request):
     """A pass changes what stands before a thought: the provider refuses once, and the program never
     hears of it."""
