@@ -279,6 +279,9 @@ def test_thoughts_that_are_bound(begin, name, request):
     assert [entry["invalid"] for entry in later] == [[]] * len(later)
     said = [message for message in later[-1]["body"]["messages"] if message["role"] == "assistant"]
     assert said[-1]["content"][0]["type"] == "thinking", "between two passes thoughts stay"
+    pairs = zip(later, later[1:])
+    lost = [now["said"] for before, now in pairs if now["valid"] != before["valid"] + 1]
+    assert len(lost) < counted(metrics, "plimsoll_passes_total"), "only a pass ends thoughts"
 
 
 @pytest.mark.parametrize("name", ["claude", "pi-messages"])
