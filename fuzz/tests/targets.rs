@@ -165,7 +165,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
         view: splice.close(),
         tools: request.tools_bytes().map(|_| Bytes::new()),
         ask_usage: false,
-        limit: None,
+        later: None,
     };
     let rendered = request.with(rewrite).to_bytes();
     assert!(
