@@ -260,3 +260,34 @@ async fn a_heartbeat_ends_no_event() {
         assert!(events.len() > 3, "{dialect:?} {text}");
     }
 }
+
+#[tokio::test]
+async fn a_client_that_waits_for_its_own_request_behind_a_head_hears_heartbeats() {
+    for dialect in [Dialect::Responses, Dialect::Messages] {
+        let upstream = upstream(move |request| async move {
+            let body = axum::body::to_bytes(request.into_body(), usize::MAX)
+                .await
+                .unwrap();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            if body.contains(ID) {
+                return Response::builder().status(413).body(Body::empty()).unwrap();
+            }
+            let own = !body.contains("delimiter");
+            if own {
+                tokio::time::sleep(SILENCE).await;
+            }
+            let events = streamed(dialect, own.then_some(THEN), !own).concat();
+            pieces("text/event-stream", vec![events])
+        })
+        .await;
+        let proxy = Proxy::with(upstream, |config| {
+            config.streams.heartbeat = Duration::from_millis(100);
+        })
+        .await;
+        let answer = asked(&proxy, path(dialect), request(dialect, true)).await;
+        let text = answer.text();
+        assert!(text.contains(THEN) && !answer.broken, "{dialect:?} {text}");
+        let beats = text.lines().filter(|line| *line == ": plimsoll").count();
+        assert!(beats > 2, "{dialect:?} {text}");
+    }
+}

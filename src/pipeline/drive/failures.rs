@@ -3,12 +3,13 @@
 //! true for what it has seen, and records what was sent. Never sends a hop.
 
 use std::io;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::{Begin, Driver, HopEnd};
+use super::{Begin, Driver, HEARTBEAT, HopEnd, LEAST_SILENCE};
 use crate::dialect::answer::{Answer, BlockKind};
 use crate::dialect::stream::StreamError;
 use crate::dialect::stream::unary::TurnEnd;
@@ -16,7 +17,7 @@ use crate::pipeline::error::ProxyError;
 use crate::pipeline::incoming::{Because, Incoming};
 use crate::pipeline::later_hop::{Retried, Seen, is_refused, retry_refused};
 use crate::pipeline::managed_turn::at_hop_cap;
-use crate::pipeline::send::refusal_body;
+use crate::pipeline::send::{Refusal, refusal_body};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
@@ -37,7 +38,11 @@ impl Driver {
         // The body is empty if the refusal breaks off or never ends.
         let refusal = (head, refusal_body(body).await.unwrap_or_default());
         let seen = self.seen();
-        let (head, body) = match retry_refused(&self.app, &mut self.turn, refusal, seen).await {
+        let Some(retried) = self.retry(refusal, seen).await else {
+            self.gone();
+            return None;
+        };
+        let (head, body) = match retried {
             Ok(Retried::Accepted(response)) => return Some(Ok(Incoming::of(response).1)),
             Ok(Retried::Own) => return Some(Err(Because::Refused { too_long: false })),
             Ok(Retried::Refused(refusal)) => refusal,
@@ -59,6 +64,29 @@ impl Driver {
             }
         }
         None
+    }
+
+    /// Tries a refused hop again, with heartbeats for a client that has a head. Returns `None` if the
+    /// client left.
+    async fn retry(&mut self, refusal: Refusal, seen: Seen) -> Option<Result<Retried, ProxyError>> {
+        let Self {
+            app, turn, client, ..
+        } = self;
+        let every = app.serving.streams.heartbeat;
+        let left = client.sender.clone();
+        let mut retry = std::pin::pin!(retry_refused(app, turn, refusal, seen));
+        loop {
+            let silence = every.saturating_sub(client.held.elapsed());
+            tokio::select! {
+                done = &mut retry => return Some(done),
+                // A head would settle how the client is answered.
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if seen != Seen::Nothing => {
+                    client.held = Instant::now();
+                    client.sender.send(HEARTBEAT).await.ok()?;
+                }
+                () = left.closed() => return None,
+            }
+        }
     }
 
     /// What the client has of the turn so far.
