@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use plimsoll::pipeline::App;
 use plimsoll::store::Store;
+use plimsoll::store::faults::Faults;
+use plimsoll::store::memory::Memory;
 use plimsoll::turn::Offer;
 use plimsoll_scripted::rules::Mismatch;
 use plimsoll_scripted::{Form, Received, Rule, Rules, Verdict, thoughts};
@@ -67,6 +69,16 @@ rule!(long_and_thoughtful, {
     case(Form::Messages, OPUS, Mismatch::Refuse)
         .quirks(quirks)
         .budget(8_000)
+});
+rule!(a_large_budget, {
+    let quirks = Quirks {
+        last: 250,
+        thinks: 250,
+        ..Quirks::PLAIN
+    };
+    case(Form::Messages, OPUS, Mismatch::Refuse)
+        .quirks(quirks)
+        .budget(40_000)
 });
 rule!(goes_on_with_another, {
     case(Form::Messages, "claude-opus-4-6", Mismatch::Ignore)
@@ -247,6 +259,71 @@ async fn a_client_that_asks_for_a_wish_of_its_own_gets_it() {
             .all(|heard| heard.bytes.contains("input_transformations"))
     );
     proxy.end().await;
+}
+
+/// A store that can't be read has the client's own request sent, and the session goes on behind that.
+#[tokio::test]
+async fn a_session_lives_through_a_store_that_fails() {
+    for (form, model) in FORMS {
+        let host = host(form, Mismatch::Refuse).await;
+        let faults = Faults::default();
+        let store = Arc::new(Store::Memory(Memory::with_faults(faults.clone())));
+        let share = |app: &mut App| app.store = Arc::clone(&store);
+        let one = Proxy::wired(host.addr, |_| {}, share).await;
+        let mut agent = agent(form, model, true);
+        agent.at(one.addr);
+        work(&mut agent, 14).await;
+        // Another process remembers nothing.
+        let share = |app: &mut App| app.store = Arc::clone(&store);
+        let other = Proxy::wired(host.addr, |_| {}, share).await;
+        agent.at(other.addr);
+        faults.fail_reads(true);
+        let heard = work(&mut agent, 3).await;
+        let stages = heard
+            .iter()
+            .map(|heard| heard.header("x-plimsoll-fail-open"));
+        assert_eq!(stages.collect::<Vec<_>>(), ["store"; 3], "{form:?}");
+        faults.fail_reads(false);
+        let before = host.refusals().len();
+        let heard = work(&mut agent, 12).await;
+        assert!(
+            heard
+                .iter()
+                .all(|heard| heard.header("x-plimsoll-fail-open").is_empty())
+        );
+        assert_eq!(host.refusals().len(), before, "{form:?}: managed again");
+        one.end().await;
+        other.end().await;
+    }
+}
+
+/// Another model answers for a while, with a client that keeps thoughts and with one that drops them.
+#[tokio::test]
+async fn a_session_comes_back_to_a_model_that_binds() {
+    const OTHER: &str = "claude-opus-4-6";
+    for keeps in [true, false] {
+        let rules = Rules::default()
+            .of(OPUS, [Rule::Bound(Mismatch::Refuse)])
+            .of(OTHER, [Rule::Bound(Mismatch::Ignore)]);
+        let host = Host::start(Form::Messages, rules, Quirks::PLAIN).await;
+        let proxy = Proxy::before(host.addr).await;
+        let mut agent = agent(Form::Messages, OPUS, true);
+        agent.at(proxy.addr);
+        work(&mut agent, 12).await;
+        for (model, turns) in [(OTHER, 5), (OPUS, 12)] {
+            match keeps {
+                true => model.clone_into(&mut agent.model),
+                false => agent.switch(model),
+            }
+            work(&mut agent, turns).await;
+        }
+        assert!(
+            host.refusals().len() <= 1,
+            "keeps {keeps}: {:?}",
+            host.refusals()
+        );
+        proxy.end().await;
+    }
 }
 
 /// A fork, a history that its client has summed up, and one whose older results its client clears.
