@@ -29,7 +29,7 @@ pub fn plimsoll(directory: &Path) -> Command {
     command
 }
 
-/// A serving process. Dropping it kills it.
+/// A serving process. Dropping it kills it, and waits until it has let go of its data directory.
 pub struct Process {
     child: Child,
     listen: SocketAddr,
@@ -81,7 +81,7 @@ impl Process {
             line.clear();
             assert!(
                 log.read_line(&mut line).unwrap() > 0,
-                "ended before it served"
+                "ended before it served: {before}"
             );
         }
         let address = |name: &str| {
@@ -180,6 +180,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let _ended = self.child.kill();
+        let _code = self.child.wait();
     }
 }
 
