@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use plimsoll::pipeline::App;
 use plimsoll::store::Store;
 use plimsoll::store::faults::Faults;
 use plimsoll::store::memory::Memory;
@@ -93,6 +92,12 @@ fn agent(form: Form, model: &str, stream: bool) -> Agent {
     let mut agent = Agent::new(form, stream, model, CEILING);
     agent.user("go");
     agent
+}
+
+/// A proxy on a store that others have as well.
+async fn sharing(host: &Host, store: &Arc<Store>) -> Proxy {
+    let store = Arc::clone(store);
+    Proxy::wired(host.addr, |_| {}, |app| app.store = store).await
 }
 
 /// Takes some turns, all of which have to be answered.
@@ -191,14 +196,12 @@ async fn a_session_that_began_without_the_proxy_keeps_its_thoughts_until_a_pass(
 async fn another_replica_has_nothing_refused_again() {
     let host = host(Form::Messages, Mismatch::Refuse).await;
     let store = Arc::new(Store::forgetful(64 << 20));
-    let share = |app: &mut App| app.store = Arc::clone(&store);
-    let one = Proxy::wired(host.addr, |_| {}, share).await;
+    let one = sharing(&host, &store).await;
     let mut first = agent(Form::Messages, OPUS, true);
     first.at(one.addr);
     work(&mut first, 16).await;
     assert_eq!(host.refusals().len(), 1);
-    let share = |app: &mut App| app.store = Arc::clone(&store);
-    let other = Proxy::wired(host.addr, |_| {}, share).await;
+    let other = sharing(&host, &store).await;
     let mut second = agent(Form::Messages, OPUS, true);
     second.session = "another";
     second.at(other.addr);
@@ -268,14 +271,12 @@ async fn a_session_lives_through_a_store_that_fails() {
         let host = host(form, Mismatch::Refuse).await;
         let faults = Faults::default();
         let store = Arc::new(Store::Memory(Memory::with_faults(faults.clone())));
-        let share = |app: &mut App| app.store = Arc::clone(&store);
-        let one = Proxy::wired(host.addr, |_| {}, share).await;
+        let one = sharing(&host, &store).await;
         let mut agent = agent(form, model, true);
         agent.at(one.addr);
         work(&mut agent, 14).await;
         // Another process remembers nothing.
-        let share = |app: &mut App| app.store = Arc::clone(&store);
-        let other = Proxy::wired(host.addr, |_| {}, share).await;
+        let other = sharing(&host, &store).await;
         agent.at(other.addr);
         faults.fail_reads(true);
         let heard = work(&mut agent, 3).await;
