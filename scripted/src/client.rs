@@ -177,7 +177,7 @@ impl Client {
             found.add("response", fault.clone());
         }
         self.compare(&heard, &mut found);
-        self.look_for_leaks(body, &mut found);
+        self.look_for_leaks(body, &heard, &mut found);
         let advanced = heard.finish.is_some();
         if advanced {
             self.history.push(self.written(&heard));
@@ -249,13 +249,17 @@ impl Client {
 
     /// Scans the raw bytes: ids, names and descriptions of annotations, and more mentions of the
     /// hidden tool than the script's own text has.
-    fn look_for_leaks(&self, body: &[u8], found: &mut Found) {
+    fn look_for_leaks(&self, body: &[u8], heard: &Heard, found: &mut Found) {
         let raw = String::from_utf8_lossy(body);
         let want = self
             .session
             .plan()
             .visible(self.turn, self.options.annotated);
         let mut said = format!("{}{}", want.text, want.reasoning);
+        if !heard.details.is_empty() {
+            // Details say again what was thought.
+            said.push_str(&want.reasoning);
+        }
         for call in &want.calls {
             said.push_str(&call.name);
             said.push_str(&call.arguments);

@@ -71,6 +71,15 @@ impl Session {
         Arc::clone(&locked(&self.asked).plan)
     }
 
+    /// What the client says before the answer of a turn, without the name of the hidden tool, which nobody may
+    /// take for a leak.
+    fn said(&self, turn: usize) -> String {
+        let turn = self.recording.turns.get(turn);
+        let before = turn.map_or(&[][..], |turn| &turn.before);
+        let said: Vec<&str> = before.iter().map(|message| message.raw.as_str()).collect();
+        said.join("\n").replace(TOOL, "marks")
+    }
+
     /// The turn from which on the model was asked to annotate; none before it was.
     #[must_use]
     pub fn first_asked(&self) -> Option<usize> {
@@ -177,7 +186,8 @@ impl Player {
         self
     }
 
-    /// The same player with a thought of so many tokens before each answer, each another one.
+    /// The same player with a thought of so many tokens before each answer, each another one, in words of what
+    /// the client has just said.
     #[must_use]
     pub const fn thinking(mut self, seed: u64, tokens: usize) -> Self {
         self.thinks = Some((seed, tokens));
@@ -242,7 +252,8 @@ impl Player {
             text: hop.text.clone(),
             reasoning: match self.thinks {
                 Some((seed, tokens)) if hop.reasoning.is_empty() => {
-                    thoughts::words(&format!("{}:{turn}:{number}", place.session), seed, tokens)
+                    let name = format!("{}:{turn}:{number}", place.session);
+                    thoughts::words_about(&session.said(turn), &name, seed, tokens)
                 }
                 Some(_) | None => hop.reasoning.clone(),
             },

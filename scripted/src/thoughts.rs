@@ -17,12 +17,30 @@ const WORDS: [&str; 24] = [
     "small", "read", "write", "done",
 ];
 
+/// The characters of a word of a thought at most.
+const WORD_CHARS: usize = 16;
+
 /// A thought of about so many tokens, the same for the same text and seed.
 #[must_use]
 pub fn words(text: &str, seed: u64, tokens: usize) -> String {
+    picked(&WORDS, text, seed, tokens)
+}
+
+/// The same in the words of what is thought about, where that has any.
+#[must_use]
+pub fn words_about(about: &str, text: &str, seed: u64, tokens: usize) -> String {
+    let short = |word: &str| word.chars().take(WORD_CHARS).collect::<String>();
+    let mut own: Vec<String> = about.split_whitespace().map(short).collect();
+    if own.is_empty() {
+        own = WORDS.map(str::to_owned).to_vec();
+    }
+    picked(&own, text, seed, tokens)
+}
+
+fn picked<T: AsRef<str>>(words: &[T], text: &str, seed: u64, tokens: usize) -> String {
     let mut rng = Rng::from_text(text, seed);
-    let words = (0..tokens).map(|_| rng.pick(&WORDS).copied().unwrap_or_default());
-    words.collect::<Vec<_>>().join(" ")
+    let words = (0..tokens).filter_map(|_| rng.pick(words).map(AsRef::as_ref));
+    words.collect::<Vec<&str>>().join(" ")
 }
 
 /// The thoughts that a request carries, each by its own id, in order.
@@ -85,19 +103,65 @@ pub fn none_returns<'a>(
     form: Form,
     bodies: impl IntoIterator<Item = &'a Value>,
 ) -> Result<(), String> {
-    // By id: the newest request that carried it.
-    let mut newest: BTreeMap<String, usize> = BTreeMap::new();
-    for (number, body) in bodies.into_iter().enumerate() {
-        for own in carried(form, body) {
-            let before = newest.insert(own.clone(), number);
+    let mut newest = Newest::default();
+    let mut bodies = bodies.into_iter();
+    bodies.try_for_each(|body| newest.see(carried(form, body)))
+}
+
+/// The thoughts of a session's requests, each with the number of the newest request that carried it.
+#[derive(Debug, Default)]
+struct Newest {
+    by_id: BTreeMap<String, usize>,
+    requests: usize,
+}
+
+impl Newest {
+    /// Takes in the thoughts of the next request.
+    fn see(&mut self, carried: Vec<String>) -> Result<(), String> {
+        let number = self.requests;
+        self.requests += 1;
+        for own in carried {
+            let before = self.by_id.insert(own.clone(), number);
             if let Some(before) = before.filter(|before| before + 1 < number) {
                 return Err(format!(
                     "request {number} carries {own}, which was last in request {before}"
                 ));
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// The laws over one session, request by request, for sessions that are too long to keep.
+#[derive(Debug)]
+pub struct Watcher {
+    form: Form,
+    newest: Newest,
+    last: Option<Value>,
+}
+
+impl Watcher {
+    /// A watcher of a session that has not begun.
+    #[must_use]
+    pub fn new(form: Form) -> Self {
+        Self {
+            form,
+            newest: Newest::default(),
+            last: None,
+        }
+    }
+
+    /// Takes in the next request. Returns where it does not extend the one before it, if it does not.
+    ///
+    /// # Errors
+    /// The request carries a thought that left before.
+    pub fn see(&mut self, body: Value) -> Result<Option<String>, String> {
+        self.newest.see(carried(self.form, &body))?;
+        let last = self.last.as_ref();
+        let differs = last.and_then(|last| extends(self.form, last, &body).err());
+        self.last = Some(body);
+        Ok(differs)
+    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn plimsoll(directory: &Path) -> Command {
 /// A serving process. Dropping it kills it, and waits until it has let go of its data directory.
 pub struct Process {
     child: Child,
-    listen: SocketAddr,
+    pub listen: SocketAddr,
     admin: SocketAddr,
     log: BufReader<std::process::ChildStderr>,
     /// What it said before it served.

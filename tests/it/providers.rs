@@ -4,6 +4,7 @@
 
 mod agent;
 mod bound;
+mod bound_lives;
 mod chat;
 mod edits;
 mod guided;

@@ -1,7 +1,8 @@
 //! Recorded sessions through the live proxy, annotated by the scripted provider: every session of
 //! at least 80k tokens at τ = 40k and 80k, streamed and not, with the process killed and started
 //! again, requests sent twice, a result blanked half-way, and several sessions under one key; and the
-//! same sessions through the lab as a client would send them that brings no tools.
+//! same sessions through the lab as a client would send them that brings no tools. A dozen sessions also with a
+//! thought before each answer, and a provider that binds it to its prefix.
 //!
 //! `PLIMSOLL_SESSIONS=all cargo test --release --test sessions -- --nocapture` plays all of them;
 //! without the variable three are played. `PLIMSOLL_FLOOR=ceiling` plays them at another floor,
@@ -14,6 +15,7 @@
     reason = "a play that meets what it does not expect has failed, and its figures are printed"
 )]
 
+mod bound;
 mod play;
 mod proxy;
 mod replicas;
@@ -42,6 +44,11 @@ const BYTES_A_TOKEN: usize = 4;
 
 /// The files of the recorded sessions that are played; none where they are not there.
 fn files() -> Vec<PathBuf> {
+    files_of(80_000, &FEW)
+}
+
+/// The files of the recorded sessions of so many tokens that are played, or of these where nothing else is wanted.
+fn files_of(tokens: u64, few: &[&str]) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
     let Ok(index) = std::fs::read_to_string(root.join("index.json")) else {
         println!("skipped: no recorded sessions in {}", root.display());
@@ -52,12 +59,12 @@ fn files() -> Vec<PathBuf> {
     let sessions = index["sessions"].as_array().unwrap();
     sessions
         .iter()
-        .filter(|session| session["tokens"].as_u64() >= Some(80_000))
+        .filter(|session| session["tokens"].as_u64() >= Some(tokens))
         .filter(|session| {
             let id = session["id"].as_str().unwrap();
             match wanted.as_str() {
                 "all" => true,
-                "" => FEW.contains(&id),
+                "" => few.contains(&id),
                 part => id.contains(part),
             }
         })

@@ -72,8 +72,39 @@ fn what_left_is_told_when_it_returns() {
 }
 
 #[test]
+fn a_watcher_tells_both_as_it_goes() {
+    let form = Form::Messages;
+    let a = thought(&body(&["a"], &[]), "A.");
+    let mut watcher = Watcher::new(form);
+    for (texts, thoughts, wanted) in [
+        (vec!["a"], vec![&a], Ok(None)),
+        (vec!["a", "b"], vec![], Ok(None)),
+        (vec!["b"], vec![], Ok(Some("messages.0.content.0"))),
+        (vec!["b"], vec![&a], Err("request 3 carries")),
+    ] {
+        let found = watcher.see(body(&texts, &thoughts));
+        let begins = match (&found, wanted) {
+            (Ok(None), Ok(None)) => true,
+            (Ok(Some(found)), Ok(Some(wanted))) | (Err(found), Err(wanted)) => {
+                found.starts_with(wanted)
+            }
+            _ => false,
+        };
+        assert!(begins, "{found:?}, not {wanted:?}");
+    }
+}
+
+#[test]
 fn words_are_seeded() {
     assert_eq!(words("a", 1, 5), words("a", 1, 5));
     assert_ne!(words("a", 1, 5), words("b", 1, 5));
     assert_eq!(words("a", 1, 300).split(' ').count(), 300);
+    let about = words_about("only\nthese three", "a", 1, 300);
+    assert_eq!(about.split(' ').count(), 300);
+    assert!(
+        about
+            .split(' ')
+            .all(|word| ["only", "these", "three"].contains(&word))
+    );
+    assert_eq!(words_about(" ", "a", 1, 5), words("a", 1, 5));
 }

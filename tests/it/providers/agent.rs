@@ -43,6 +43,11 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// Whether it says something, and to its end.
+    pub fn is_whole(&self) -> bool {
+        self.status == 200 && !(self.text.is_empty() && self.calls.is_empty())
+    }
+
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default()
@@ -137,6 +142,11 @@ impl Agent {
     }
 
     pub async fn ask(&self) -> Heard {
+        self.try_ask().await.unwrap()
+    }
+
+    /// Asks somebody who may not be there, or may leave before all of the answer is.
+    pub async fn try_ask(&self) -> reqwest::Result<Heard> {
         let request = self
             .client
             .post(&self.url)
@@ -152,8 +162,7 @@ impl Agent {
             Some(mode) => request.header("x-plimsoll-mode", mode),
             None => request,
         };
-        let response = soon(request.body(self.body().to_string()).send()).await;
-        let response = response.unwrap();
+        let response = soon(request.body(self.body().to_string()).send()).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = soon(response.bytes()).await.unwrap_or_default();
         let bytes = String::from_utf8_lossy(&bytes).into_owned();
@@ -165,14 +174,14 @@ impl Agent {
             };
         }
         let (text, calls) = heard(&said);
-        Heard {
+        Ok(Heard {
             status,
             headers,
             bytes,
             text,
             calls,
             said,
-        }
+        })
     }
 
     pub fn keep(&mut self, heard: &Heard) {

@@ -58,6 +58,11 @@ impl Host {
         self.provider.asked(self.form)
     }
 
+    /// Takes the requests away, so that a long session need not be held in memory.
+    pub fn take(&self) -> Vec<Received> {
+        self.provider.take()
+    }
+
     /// What was refused so far: the model, and the words.
     pub fn refusals(&self) -> Vec<(String, String)> {
         let refused = self.requests().into_iter().filter_map(|request| {
