@@ -104,6 +104,9 @@ pub enum Rule {
     /// while a call waits for its result.
     /// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>
     Bound(Mismatch),
+    /// In Chat Completions these thoughts come as `thinking_blocks`, as LiteLLM hands them on.
+    /// <https://docs.litellm.ai/docs/reasoning_content>
+    ThinkingBlocks,
     /// What another model issued is refused: signatures, details, thinking, encrypted reasoning.
     NothingForeign,
     /// So many of a hundred requests are refused, whatever they say.
@@ -241,10 +244,17 @@ impl Rules {
             return;
         };
         if form == Form::Chat {
-            let details = json!([{"type": "reasoning.text", "text": reply.reasoning,
-                "signature": signature, "format": "anthropic-claude-v1", "index": 0}]);
-            let extra = &mut reply.extra.message;
-            extra.insert("reasoning_details".to_owned(), details);
+            let blocks = self.under(model).any(|rule| rule == Rule::ThinkingBlocks);
+            let (field, list) = if blocks {
+                let block = json!([{"type": "thinking", "thinking": reply.reasoning,
+                    "signature": signature}]);
+                ("thinking_blocks", block)
+            } else {
+                let detail = json!([{"type": "reasoning.text", "text": reply.reasoning,
+                    "signature": signature, "format": "anthropic-claude-v1", "index": 0}]);
+                ("reasoning_details", detail)
+            };
+            reply.extra.message.insert(field.to_owned(), list);
         }
         reply.extra.signature = Some(signature);
     }

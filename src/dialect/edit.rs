@@ -59,7 +59,7 @@ pub fn set_members<const COUNT: usize>(
 pub struct AssistantEdit<'a> {
     /// What earlier hops handed out, to be cut from the front.
     pub cut: Cut<'a>,
-    /// Messages of earlier hops whose `reasoning_details` the client may have joined to its own.
+    /// Messages of earlier hops whose lists of thoughts the client may have joined to its own.
     pub joined: Vec<&'a str>,
     /// Whether all text is removed.
     pub drop_text: bool,

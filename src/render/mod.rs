@@ -290,10 +290,11 @@ fn last_hop<'a>(
     let record = &input.path.entries.get(step)?.record;
     let hop = record.hops.last().filter(|hop| hop.message.is_none());
     let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
-    // The client joins the `reasoning_details` of all hops into one message. Those of the earlier
+    // The client joins the thoughts of all hops that come as lists into one message. Those of the earlier
     // hops are sent with the hops.
+    let lists = ["\"reasoning_details\"", "\"thinking_blocks\""];
     let mut joined = handed_out(record);
-    joined.retain(|hop| hop.contains("\"reasoning_details\""));
+    joined.retain(|hop| lists.iter().any(|list| hop.contains(list)));
     // Nothing to put in and nothing to cut out: the bytes stay the client's.
     let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
     if same && matches!(shown, Shown::Whole) {

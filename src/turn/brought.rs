@@ -14,7 +14,12 @@ use crate::model::{Dialect, Effect, HiddenTool, RecallOutcome, Role, StoredHop};
 use crate::tokens::Family;
 
 /// Fields by which providers sign what a model thought.
-const SIGNATURES: [&str; 3] = ["thought_signature", "thoughtSignature", "reasoning_details"];
+const SIGNATURES: [&str; 4] = [
+    "thought_signature",
+    "thoughtSignature",
+    "reasoning_details",
+    "thinking_blocks",
+];
 
 /// Something that is to be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ pub(super) fn broken(
         Rule::NothingForeign => said.find_map(|said| foreign(form, model, said)),
         Rule::Unwritten(edit) => unwritten(edit, form, history, issued).then(words::nothing),
         // Both are judged where they are told of.
-        Rule::Random { .. } | Rule::Bound(_) => None,
+        Rule::Random { .. } | Rule::Bound(_) | Rule::ThinkingBlocks => None,
     }
 }
 

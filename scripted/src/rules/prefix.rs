@@ -14,7 +14,12 @@ use super::read::{array, text};
 /// Kinds that hold a thought.
 const THOUGHTS: [&str; 3] = ["thinking", "redacted_thinking", "reasoning"];
 /// Members of a message of Chat Completions that show a thought.
-const SHOWN: [&str; 3] = ["reasoning_details", "reasoning_content", "reasoning"];
+const SHOWN: [&str; 4] = [
+    "thinking_blocks",
+    "reasoning_details",
+    "reasoning_content",
+    "reasoning",
+];
 
 /// A request, in order.
 #[derive(Debug, Clone, Default)]
@@ -187,7 +192,8 @@ impl Prefix {
         }
         for (place, message) in talk.iter().enumerate() {
             let details = array(message, "reasoning_details");
-            let mut content: Vec<Value> = details.cloned().collect();
+            let thoughts = array(message, "thinking_blocks").chain(details);
+            let mut content: Vec<Value> = thoughts.cloned().collect();
             content.extend(blocks(message.get("content")));
             content.extend(array(message, "tool_calls").map(called));
             let known = ["role", "content", "tool_calls", "refusal"];

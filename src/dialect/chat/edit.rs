@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::content_parts;
 use super::message::REASONING_FIELDS;
 use super::signature::{self, CallPlace, DETAILS, DetailsEdit, Signature};
+use super::thinking_blocks;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert, set_members};
 use crate::dialect::json;
 use crate::model::raw::{self, Edit, Object};
@@ -47,6 +48,14 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         (None, Some(_)) => edit.drop_reasoning && !edit.foreign && is_list(&object, DETAILS),
         (_, None) => false,
     };
+    let drops = edit.foreign || edit.drop_reasoning;
+    match thinking_blocks::newest(&object, &edit.joined).filter(|_| !drops) {
+        Some(blocks) if blocks.is_empty() => {
+            removed.extend(object.position(thinking_blocks::FIELD))
+        }
+        Some(blocks) => edits.push(object.set(thinking_blocks::FIELD, &json::list(&blocks))),
+        None => {}
+    }
     for field in REASONING_FIELDS {
         // DeepSeek demands the field with every call, even if it is empty.
         let empty = object.raw(field) == Some(b"\"\"");

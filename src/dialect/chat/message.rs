@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::content_parts::{self, PartType};
+use super::thinking_blocks;
 use crate::dialect::json;
 use crate::dialect::message::{
     Canonical, MessageError, Parsed, ParsedCall, Part, as_text, canonical_part,
@@ -12,7 +13,12 @@ use crate::model::raw::{self, Object};
 use crate::model::{CallId, Digest, Role};
 
 /// The fields that hold reasoning, by provider.
-pub const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+pub const REASONING_FIELDS: [&str; 4] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    thinking_blocks::FIELD,
+];
 
 /// Takes a message apart.
 ///
@@ -25,7 +31,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     }
     let role = object.text("role").ok_or(MessageError::Field("role"))?;
     let (parts, thinking) = content(&object, &role)?;
-    let mut reasoning = reasoning(&object);
+    let (mut reasoning, sealed) = reasoning(&object);
     reasoning.extend(thinking);
     let calls = calls(&object)?;
     let result_of = match object.present("tool_call_id") {
@@ -40,7 +46,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         nameless: digest.nameless(),
         parts,
         reasoning,
-        sealed: 0,
+        sealed,
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
         opaque: legacy,
@@ -119,13 +125,18 @@ fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
     }
 }
 
-fn reasoning<'a>(object: &Object<'a>) -> Vec<Cow<'a, str>> {
-    REASONING_FIELDS
-        .iter()
-        .filter_map(|field| object.present(field))
-        .filter_map(as_text)
-        .filter(|text| !text.is_empty())
-        .collect()
+/// The texts of reasoning, and how many bytes of it only the provider can read.
+fn reasoning<'a>(object: &Object<'a>) -> (Vec<Cow<'a, str>>, usize) {
+    let (thoughts, sealed) = thinking_blocks::read(object);
+    if !thoughts.is_empty() {
+        // Other fields say the same, for clients that know no blocks.
+        return (thoughts, sealed);
+    }
+    let fields = REASONING_FIELDS.iter();
+    let fields = fields.filter(|field| **field != thinking_blocks::FIELD);
+    let texts = fields.filter_map(|field| object.present(field));
+    let texts = texts.filter_map(as_text).filter(|text| !text.is_empty());
+    (texts.collect(), sealed)
 }
 
 fn calls<'a>(object: &Object<'a>) -> Result<Vec<ParsedCall<'a>>, MessageError> {
@@ -282,6 +293,23 @@ mod tests {
             (one.parts.len(), one.reasoning),
             (0, vec!["hm".into(), "so".into()])
         );
+    }
+
+    #[test]
+    fn thinking_blocks_are_reasoning_that_stands_twice_beside_the_field() {
+        let message = br#"{"role":"assistant","content":"x","reasoning_content":"hmso","thinking_blocks":[{"type":"thinking","thinking":"hm","signature":"0123"},{"type":"redacted_thinking","data":"01234567"},{"type":"thinking","thinking":"","signature":"01234"},{"type":"thinking","thinking":"so","signature":"4567"}]}"#;
+        let one = parse(message).unwrap();
+        assert_eq!(one.reasoning, ["hm", "so"]);
+        // What is thought in no words is told by the length of what is sealed.
+        assert_eq!(one.sealed, 8 + 5);
+        assert_eq!(
+            one.canonical,
+            digest(r#"{"role":"assistant","content":"x"}"#)
+        );
+        let odd = parse(br#"{"role":"assistant","reasoning_content":"hm","thinking_blocks":[null,7,{"type":"thinking","thinking":7}]}"#);
+        assert_eq!(odd.unwrap().reasoning, ["hm"]);
+        let none = parse(br#"{"role":"assistant","content":"x","thinking_blocks":null}"#);
+        assert!(none.unwrap().reasoning.is_empty());
     }
 
     #[test]

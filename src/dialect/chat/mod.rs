@@ -11,3 +11,4 @@ pub mod original;
 pub(crate) mod request;
 mod signature;
 pub(crate) mod stream;
+mod thinking_blocks;

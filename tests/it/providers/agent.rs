@@ -104,7 +104,12 @@ impl Agent {
         self.history.retain(|message| !thinks(&message["type"]));
         for message in &mut self.history {
             let fields = message.as_object_mut().unwrap();
-            for field in ["reasoning_content", "reasoning_details", "id"] {
+            for field in [
+                "reasoning_content",
+                "reasoning_details",
+                "thinking_blocks",
+                "id",
+            ] {
                 fields.remove(field);
             }
             for list in ["content", "tool_calls"] {
@@ -242,10 +247,12 @@ fn merge(message: &mut Value, delta: &Value) {
     if let Some(text) = delta["reasoning_content"].as_str() {
         append(&mut message["reasoning_content"], text);
     }
-    if let Some(details) = delta["reasoning_details"].as_array() {
-        let mut known = list(&message["reasoning_details"]);
-        known.extend(details.iter().cloned());
-        message["reasoning_details"] = known.into();
+    for field in ["reasoning_details", "thinking_blocks"] {
+        if let Some(details) = delta[field].as_array() {
+            let mut known = list(&message[field]);
+            known.extend(details.iter().cloned());
+            message[field] = known.into();
+        }
     }
     match &delta["content"] {
         Value::String(text) if text.is_empty() => {}

@@ -41,6 +41,10 @@ rule!(
     case(Form::Chat, ROUTED, Mismatch::Refuse)
 );
 rule!(
+    behind_litellm,
+    case(Form::Chat, OPUS, Mismatch::Refuse).and(Rule::ThinkingBlocks)
+);
+rule!(
     responses,
     case(Form::Responses, "gpt-6.2-sol", Mismatch::Drop)
 );

@@ -197,6 +197,46 @@ fn empty_reasoning_is_nothing_to_evict() {
     assert_eq!(got, r#"{"role":"assistant","content":"x"}"#);
 }
 
+/// A message with these thinking blocks.
+fn thinking(blocks: &str) -> String {
+    format!(r#"{{"role":"assistant","content":"x","thinking_blocks":[{blocks}]}}"#)
+}
+
+const FIRST: &str = r#"{"type":"thinking","thinking":"hm","signature":"A"}"#;
+const SEALED: &str = r#"{"type":"redacted_thinking","data":"B"}"#;
+const LAST: &str = r#"{"type":"thinking", "thinking":"hm","signature":"C"}"#;
+
+#[test]
+fn thinking_blocks_go_with_the_thoughts() {
+    let message = thinking(FIRST);
+    for (drop_reasoning, foreign) in [(true, false), (false, true)] {
+        let edit = AssistantEdit {
+            drop_reasoning,
+            foreign,
+            ..AssistantEdit::default()
+        };
+        let got = assistant(message.as_bytes(), &edit).unwrap();
+        assert_eq!(got, r#"{"role":"assistant","content":"x"}"#);
+    }
+}
+
+#[test]
+fn thinking_blocks_of_earlier_hops_go_with_these() {
+    let earlier = thinking(&format!("{FIRST},{SEALED}"));
+    let edit = AssistantEdit {
+        joined: vec![&earlier],
+        ..AssistantEdit::default()
+    };
+    let check = |blocks: &str, left: &str| {
+        let got = assistant(thinking(blocks).as_bytes(), &edit).unwrap();
+        assert_eq!(got, thinking(left), "{blocks}");
+    };
+    check(&format!("{FIRST},{SEALED},{LAST}"), LAST);
+    check(LAST, LAST);
+    let got = assistant(thinking(FIRST).as_bytes(), &edit).unwrap();
+    assert_eq!(got, r#"{"role":"assistant","content":"x"}"#);
+}
+
 #[test]
 fn text_in_parts_is_cut_in_its_first_part() {
     let parts = r#"{"role":"assistant","content":[{"type":"text","text":"ab"}]}"#;

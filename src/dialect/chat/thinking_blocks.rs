@@ -1,0 +1,56 @@
+//! The blocks of thinking that LiteLLM puts beside `reasoning_content`, in the form of Messages, and hands back to
+//! Anthropic's models as they came (<https://docs.litellm.ai/docs/reasoning_content>). Reads them and tells those of
+//! earlier hops from the newest one's; never decides what is removed.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::dialect::json;
+use crate::model::raw::Object;
+
+/// The field of a message that holds the blocks.
+pub const FIELD: &str = "thinking_blocks";
+
+/// The texts of the blocks, and how many bytes of thinking only the provider can read.
+pub fn read<'a>(object: &Object<'a>) -> (Vec<Cow<'a, str>>, usize) {
+    let (mut thoughts, mut sealed) = (Vec::new(), 0);
+    let blocks = json::elements(object.present(FIELD).unwrap_or_default());
+    for block in blocks.filter_map(|block| Object::parse(block).ok()) {
+        match block.text("thinking").filter(|text| !text.is_empty()) {
+            Some(text) => thoughts.push(text),
+            // Where no words are shown, they are in what is sealed.
+            None => sealed += seal(&block).map_or(0, |seal| seal.len()),
+        }
+    }
+    (thoughts, sealed)
+}
+
+/// What only the provider can read of a block.
+fn seal<'a>(block: &Object<'a>) -> Option<Cow<'a, str>> {
+    let seal = block.text("signature").or_else(|| block.text("data"))?;
+    Some(seal).filter(|seal| !seal.is_empty())
+}
+
+/// The blocks of a message as a list, without those that earlier hops had shown, which its client puts in front of
+/// the newest hop's. `None` if nothing changes.
+pub fn newest(object: &Object<'_>, joined: &[&str]) -> Option<Vec<Bytes>> {
+    let hops = joined
+        .iter()
+        .filter_map(|hop| Object::parse(hop.as_bytes()).ok());
+    let mut shown = Vec::new();
+    for hop in hops {
+        let blocks = json::objects(hop.present(FIELD).unwrap_or_default());
+        shown.extend(blocks.filter_map(|block| seal(&block).map(Cow::into_owned)));
+    }
+    let blocks: Vec<&[u8]> = json::elements(object.present(FIELD)?).collect();
+    let is_new = |block: &&&[u8]| {
+        let seal = Object::parse(block)
+            .ok()
+            .and_then(|block| seal(&block).map(Cow::into_owned));
+        seal.is_none_or(|seal| !shown.contains(&seal))
+    };
+    let left = blocks.iter().filter(is_new);
+    let left: Vec<Bytes> = left.map(|block| Bytes::copy_from_slice(block)).collect();
+    (left.len() < blocks.len()).then_some(left)
+}
