@@ -26,8 +26,8 @@ const DOZEN: [&str; 12] = [
     "oh-my-posh-675f14620a",
     "recovery-bench-mini-485de3d9b6",
     "recovery-bench-mini-e254a6631b",
+    "recovery-bench-terminus-681d3a3fea",
     "recovery-bench-terminus-a7e5093f98",
-    "tau-bench-dec05dcee3",
 ];
 /// How many sessions share a proxy, a key and a store.
 const TOGETHER: usize = 3;
