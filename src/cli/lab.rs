@@ -13,7 +13,7 @@ use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
 use crate::replay::source::{self, Source};
-use crate::replay::{Annotate, Options, Pricing, TraceError};
+use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
 use crate::tokens::ReasoningBack;
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
@@ -72,6 +72,11 @@ pub struct LabArgs {
     #[arg(long, value_name = "RULE",
           value_parser = PossibleValuesParser::new(ReasoningBack::WORDS.iter().map(|(word, _)| *word)))]
     family: Option<String>,
+    /// Give every answer a thought of N tokens, or of N-SPREAD to N+SPREAD, in place of what was recorded;
+    /// with 0 it stays. Its words are drawn from the session, nothing is looked for in them, and its output
+    /// is charged. What each policy came to on each session stands in the JSON.
+    #[arg(long, value_name = "N[,SPREAD]", value_parser = Think::parse)]
+    think: Option<Think>,
     /// How many sessions are played at once [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -166,6 +171,7 @@ impl LabArgs {
             admit,
             keep,
             rungs,
+            think: self.think,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })
