@@ -48,6 +48,10 @@ pub struct LabArgs {
     /// How many tokens an episode of the obedient model has at least.
     #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS")]
     episode: usize,
+    /// Of a hundred actions that the scripted or the obedient model starts, how many it starts without saying
+    /// what they depend on.
+    #[arg(long, default_value_t = 0, value_name = "PERCENT")]
+    undeclared: usize,
     /// When the hidden tools are offered to a model that annotates: start or line.
     #[arg(long, default_value = "start",
           value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
@@ -165,6 +169,7 @@ impl LabArgs {
             habits: Habits {
                 alone: self.alone,
                 episode: self.episode,
+                undeclared: self.undeclared,
             },
             offer: offer.map_or(default.offer, |(_, offer)| *offer),
             guide_at: self.guide_at,
