@@ -77,7 +77,7 @@ impl TextProfile {
                     r"(?s)\A<returncode>-?\d+</returncode>\s*<(?:output|warning|output_head)>.*</(?:output|output_tail|warning)>\s*\z",
                     r"(?s)\AObservation: \{'(?:output|returncode)': .*\}\s*\z",
                     r"(?s)\AThe last command <command>.*</command> timed out and has been killed\..*interactive input\.\s*\z",
-                    r"\APlease always provide EXACTLY ONE action in triple backticks(?:, found \d+ actions)?\.",
+                    r"\APlease always provide EXACTLY ONE action in triple backticks, found \d+ actions\.",
                 ],
             )),
             Self::Dspy => None,
