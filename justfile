@@ -89,6 +89,11 @@ likelihood traces out="target/likelihood" *flags:
     python3 tests/likelihood/score.py {{out}}/sent.jsonl --scores {{out}}/scores.jsonl {{flags}}
     python3 tests/likelihood/report.py {{out}}/sent.jsonl {{out}}/scores.jsonl
 
+# What passes cost where models think, under each provider's rule: one table, and the requests above τ.
+thinkers traces *flags:
+    cargo build --release --bin plimsoll
+    python3 tests/thinkers/table.py {{traces}} {{flags}}
+
 # Format, then everything that is checked without running.
 lint:
     cargo fmt --all

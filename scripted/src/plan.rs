@@ -4,6 +4,7 @@
 //! them. It never looks at a request: `player` finds the hop that a request asks for.
 
 mod annotate;
+mod forgets;
 mod infer;
 mod model;
 mod obedient;
@@ -117,14 +118,19 @@ impl Plan {
     /// A plan with annotations, the same for the same session and seed.
     #[must_use]
     pub fn annotated(recording: &Recording, seed: u64) -> Self {
-        Self::annotated_from(recording, seed, 0)
+        Self::annotated_from(recording, seed, 0, 0)
     }
 
     /// The same of a model that is asked to annotate from a turn on: before that it says what was
-    /// recorded.
+    /// recorded. Of a hundred actions it starts so many without saying what they depend on.
     #[must_use]
-    pub fn annotated_from(recording: &Recording, seed: u64, first: usize) -> Self {
-        let turns = annotate::turns(recording, seed, first);
+    pub fn annotated_from(
+        recording: &Recording,
+        seed: u64,
+        first: usize,
+        undeclared: usize,
+    ) -> Self {
+        let turns = annotate::turns(recording, seed, first, undeclared);
         let episodes = model::episodes(&turns);
         Self { turns, episodes }
     }

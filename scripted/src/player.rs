@@ -92,7 +92,7 @@ impl Session {
         asked.heard.get_or_insert(turn);
         if asked.first.is_none() {
             asked.first = Some(turn);
-            asked.plan = Arc::new(Plan::annotated_from(&self.recording, self.seed, turn));
+            asked.plan = Arc::new(Plan::annotated_from(&self.recording, self.seed, turn, 0));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
 use crate::replay::source::{self, Source};
-use crate::replay::{Annotate, Options, Pricing, TraceError};
+use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
 use crate::tokens::ReasoningBack;
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
@@ -48,6 +48,10 @@ pub struct LabArgs {
     /// How many tokens an episode of the obedient model has at least.
     #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS")]
     episode: usize,
+    /// Of a hundred actions that the scripted or the obedient model starts, how many it starts without saying
+    /// what they depend on.
+    #[arg(long, default_value_t = 0, value_name = "PERCENT")]
+    undeclared: usize,
     /// When the hidden tools are offered to a model that annotates: start or line.
     #[arg(long, default_value = "start",
           value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
@@ -72,6 +76,11 @@ pub struct LabArgs {
     #[arg(long, value_name = "RULE",
           value_parser = PossibleValuesParser::new(ReasoningBack::WORDS.iter().map(|(word, _)| *word)))]
     family: Option<String>,
+    /// Give every answer a thought of N tokens, or of N-SPREAD to N+SPREAD, in place of what was recorded;
+    /// with 0 it stays. Its words are drawn from the session, nothing is looked for in them, and its output
+    /// is charged. What each policy came to on each session stands in the JSON.
+    #[arg(long, value_name = "N[,SPREAD]", value_parser = Think::parse)]
+    think: Option<Think>,
     /// How many sessions are played at once [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -160,12 +169,14 @@ impl LabArgs {
             habits: Habits {
                 alone: self.alone,
                 episode: self.episode,
+                undeclared: self.undeclared,
             },
             offer: offer.map_or(default.offer, |(_, offer)| *offer),
             guide_at: self.guide_at,
             admit,
             keep,
             rungs,
+            think: self.think,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })

@@ -83,7 +83,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         let [source] = sources.as_slice() else {
             return Err(ExplainError::One.into());
         };
-        let traces = source.read()?;
+        let traces = lab.read(source)?;
         let [trace] = traces.as_slice() else {
             return Err(ExplainError::One.into());
         };

@@ -46,12 +46,22 @@ label_set!(
     DelimiterOutcome {
         /// It was taken.
         Ok => "ok",
+        /// It started an act without a word of what that depends on, and was taken as if it depends on
+        /// nothing.
+        Undeclared => "undeclared",
         /// It was refused with a text that says why.
         Refused => "refused",
         /// It repeats an earlier call of its turn.
         Repeated => "repeated",
     }
 );
+
+/// A call that is not refused: what it does, what its result begins with, and how it is counted.
+struct Taken {
+    effect: Effect,
+    said: String,
+    label: DelimiterOutcome,
+}
 
 /// One `delimiter` call and its outcome, for metrics.
 #[derive(Clone, Copy, Debug)]
@@ -99,19 +109,23 @@ impl EpisodeNames {
                 "already done; go on with the work".to_owned(),
             ),
             Err(why) => refused(DelimiterOutcome::Refused, why),
-            Ok((effect, said)) => {
+            Ok(Taken {
+                effect,
+                said,
+                label,
+            }) => {
                 self.apply(&effect);
                 self.done.insert(arguments.to_owned());
                 DelimiterAnswer {
                     effect,
                     result: format!("{said} · {context}"),
-                    label: DelimiterOutcome::Ok,
+                    label,
                 }
             }
         }
     }
 
-    fn effect(&self, arguments: &str, protocol: Protocol) -> Result<(Effect, String), String> {
+    fn effect(&self, arguments: &str, protocol: Protocol) -> Result<Taken, String> {
         let fields = fields(arguments)?;
         match text(&fields, "action")? {
             Some("start") => self.start(&fields, protocol),
@@ -120,11 +134,7 @@ impl EpisodeNames {
         }
     }
 
-    fn start(
-        &self,
-        fields: &Map<String, Value>,
-        protocol: Protocol,
-    ) -> Result<(Effect, String), String> {
+    fn start(&self, fields: &Map<String, Value>, protocol: Protocol) -> Result<Taken, String> {
         let name = text(fields, "name")?
             .map(str::trim)
             .filter(|name| !name.is_empty());
@@ -150,15 +160,19 @@ impl EpisodeNames {
         }
         // Only what is closed can be built on.
         let dependencies = self.dependencies(fields, kind)?;
-        let said = format!("opened {} \"{name}\"", kind_name(kind));
-        Ok((
-            Effect::Started {
+        let label = match (kind, declared(fields)) {
+            (ExplicitKind::Act, None) => DelimiterOutcome::Undeclared,
+            (ExplicitKind::Act, Some(_)) | (ExplicitKind::Expl, _) => DelimiterOutcome::Ok,
+        };
+        Ok(Taken {
+            said: format!("opened {} \"{name}\"", kind_name(kind)),
+            label,
+            effect: Effect::Started {
                 name: name.to_owned(),
                 kind,
                 dependencies,
             },
-            said,
-        ))
+        })
     }
 
     fn dependencies(
@@ -166,8 +180,8 @@ impl EpisodeNames {
         fields: &Map<String, Value>,
         kind: ExplicitKind,
     ) -> Result<Vec<String>, String> {
-        let given = match fields.get("dependencies") {
-            None | Some(Value::Null) => &[][..],
+        let given = match declared(fields) {
+            None => &[][..],
             Some(Value::Array(names)) => names.as_slice(),
             Some(_) => return Err("give dependencies as a list of names".to_owned()),
         };
@@ -210,7 +224,7 @@ impl EpisodeNames {
         )
     }
 
-    fn end(&self, fields: &Map<String, Value>) -> Result<(Effect, String), String> {
+    fn end(&self, fields: &Map<String, Value>) -> Result<Taken, String> {
         let Some((name, kind)) = self.open.clone() else {
             return Err("nothing is open: go on, or start an episode".to_owned());
         };
@@ -223,21 +237,20 @@ impl EpisodeNames {
             .map(str::trim)
             .filter(|d| !d.is_empty());
         let said = format!("closed {} \"{name}\"", kind_name(kind));
-        match (kind, description) {
+        let description = match (kind, description) {
             (ExplicitKind::Expl, None) => {
-                Err("add a description of what you learned to end an expl".to_owned())
+                return Err("add a description of what you learned to end an expl".to_owned());
             }
             // Some models describe every end. Refusing that would leave their acts open, so the
             // description of an act is dropped.
-            (ExplicitKind::Act, _) => {
-                let description = None;
-                Ok((Effect::Ended { name, description }, said))
-            }
-            (ExplicitKind::Expl, Some(description)) => {
-                let description = Some(description.to_owned());
-                Ok((Effect::Ended { name, description }, said))
-            }
-        }
+            (ExplicitKind::Act, _) => None,
+            (ExplicitKind::Expl, Some(description)) => Some(description.to_owned()),
+        };
+        Ok(Taken {
+            effect: Effect::Ended { name, description },
+            said,
+            label: DelimiterOutcome::Ok,
+        })
     }
 
     fn apply(&mut self, effect: &Effect) {
@@ -272,6 +285,11 @@ fn kind_name(kind: ExplicitKind) -> &'static str {
         ExplicitKind::Expl => "expl",
         ExplicitKind::Act => "act",
     }
+}
+
+/// What a start says that it depends on; none if it leaves that out.
+fn declared(fields: &Map<String, Value>) -> Option<&Value> {
+    fields.get("dependencies").filter(|given| !given.is_null())
 }
 
 fn fields(arguments: &str) -> Result<Map<String, Value>, String> {

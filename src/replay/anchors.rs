@@ -56,6 +56,8 @@ pub struct Needs {
     strings: IndexSet<Box<str>>,
     lines: HashMap<u64, u32>,
     passages: HashMap<u64, u32>,
+    /// Whether thoughts are made up, so that nothing is looked for in them.
+    made_up: bool,
     /// For each message what its calls need; empty for all but answers.
     pub asks: Vec<Ask>,
     /// For each string the messages that hold it, in order.
@@ -85,7 +87,10 @@ impl Needs {
     /// Reads what a session's calls need.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let mut needs = Self::default();
+        let mut needs = Self {
+            made_up: trace.made_up,
+            ..Self::default()
+        };
         let answers: Vec<(Vec<Need>, Vec<u32>)> = trace
             .messages
             .iter()
@@ -159,6 +164,9 @@ impl Needs {
     pub fn held(&self, bytes: &[u8]) -> Option<Held> {
         let mut held = Held::default();
         let read = texts(bytes, &mut |part, text| {
+            if self.made_up && part == TextPart::Reasoning {
+                return;
+            }
             for (_, string) in strings(text) {
                 if let Some(number) = self.number(string) {
                     held.parts.push((part, number));

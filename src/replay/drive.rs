@@ -126,6 +126,10 @@ pub fn watched<'a>(
                     at,
                     ask: needs.asks.get(at).unwrap_or(&empty),
                     answer,
+                    thought: match trace.made_up {
+                        true => shape.reasoning,
+                        false => 0,
+                    },
                     times: times(&trace.messages, at),
                 };
                 let mut shared = ForAllPolicies {

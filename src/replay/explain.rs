@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::drive::{self, PlayedSession};
 use super::later::{self, Later, LaterNeed};
-use super::player::{Followed, Passed, Player};
+use super::passes::Passed;
+use super::player::{Followed, Player};
 use super::shown::item;
 use super::trace::Trace;
 use super::{Contender, Lab, ReplayError};

@@ -3,10 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::outcome::{Outcome, Report, SessionOutcome};
+use super::outcome::{Outcome, Played, PolicyRun, Report, SessionOutcome};
 use super::trace::Tools;
 use super::{Options, Share};
 use crate::commit::Floor;
+use crate::tokens::ReasoningBack;
 
 /// The whole report.
 #[must_use]
@@ -16,7 +17,9 @@ pub fn report(report: &Report, options: &Options) -> Value {
         .iter()
         .map(|(name, outcome)| policy(name, outcome))
         .collect();
-    let sessions: Vec<Value> = report.sessions.iter().map(session).collect();
+    let think = options.think.is_some();
+    let one = |one| session(one, think);
+    let sessions: Vec<Value> = report.sessions.iter().map(one).collect();
     json!({
         "policies": policies,
         "sessions": sessions,
@@ -36,16 +39,26 @@ pub fn floor(floor: Floor) -> Value {
 }
 
 fn settings(options: &Options) -> Value {
-    json!({
+    let mut settings = json!({
         "ceilings": options.ceilings,
         "floor": floor(options.floor),
         "annotate": options.annotate.name(),
         "min_tokens": options.min_tokens,
         "prices": options.pricing.name,
-    })
+    });
+    if let (Some(think), Some(settings)) = (options.think, settings.as_object_mut()) {
+        let think = json!({"tokens": think.tokens, "spread": think.spread});
+        settings.insert("think".to_owned(), think);
+        let rule = options.pricing.family.reasoning_back;
+        let mut words = ReasoningBack::WORDS.iter();
+        let word = words.find(|(_, one)| *one == rule).map(|(word, _)| word);
+        settings.insert("family".to_owned(), json!(word));
+    }
+    settings
 }
 
-fn session(session: &SessionOutcome) -> Value {
+/// A session, with its single plays where answers were given thoughts.
+fn session(session: &SessionOutcome, plays: bool) -> Value {
     let policies: Vec<Value> = session
         .policies
         .iter()
@@ -56,11 +69,66 @@ fn session(session: &SessionOutcome) -> Value {
         Tools::Derived => "derived",
         Tools::None => "none",
     };
-    json!({
+    let mut told = json!({
         "name": session.name,
         "tokens": session.tokens,
         "tools": tools,
         "policies": policies,
+    });
+    if let (true, Some(told)) = (plays, told.as_object_mut()) {
+        let of = |played: &Played| {
+            played
+                .runs
+                .iter()
+                .map(|run| play(&played.policy, run))
+                .collect::<Vec<_>>()
+        };
+        let plays: Vec<Value> = session.policies.iter().flat_map(of).collect();
+        told.insert("plays".to_owned(), json!(plays));
+    }
+    told
+}
+
+/// One policy at one ceiling on one session. Sizes are in tokens. `kept` is what of a request no pass may take;
+/// `came_in` is what the client's conversation grew by up to a pass since the one before.
+fn play(policy: &str, run: &PolicyRun) -> Value {
+    let outcome = &run.outcome;
+    let over = run.over.iter().map(|over| {
+        json!({
+            "request": over.request,
+            "sent": over.sent,
+            "kept": over.kept,
+            "kept_over": over.kept > u64::from(run.ceiling),
+            "thoughts": over.thoughts,
+        })
+    });
+    let passes = run.passes.iter().map(|pass| {
+        json!({
+            "request": pass.request,
+            "trigger": pass.trigger.name(),
+            "came_in": pass.came_in,
+            "before": pass.before,
+            "floor": pass.floor,
+            "after": pass.after,
+            "unmet": pass.unmet,
+        })
+    });
+    json!({
+        "policy": policy,
+        "ceiling": run.ceiling,
+        "requests": outcome.requests,
+        "extra_requests": outcome.extra,
+        "came_in": run.series.iter().map(|point| point.client).max(),
+        "tokens_sent": outcome.sent,
+        "mean_view": outcome.mean_view(),
+        "cost": outcome.cost,
+        "cost_of_thoughts": outcome.thinking,
+        "anchors": counts(outcome.visible),
+        "lines": counts(outcome.lines),
+        "passages": counts(outcome.passages),
+        "thoughts": {"ended": outcome.thoughts.part, "thought": outcome.thoughts.whole},
+        "over": over.collect::<Vec<_>>(),
+        "passes": passes.collect::<Vec<_>>(),
     })
 }
 

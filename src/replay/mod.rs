@@ -11,12 +11,15 @@ mod contender;
 mod drive;
 pub(crate) mod explain;
 mod holdings;
+mod hop;
 pub(crate) mod json;
 mod later;
 mod message_text;
 mod named;
 pub(crate) mod outcome;
+mod over;
 pub(crate) mod page;
+mod passes;
 mod plans;
 mod player;
 pub mod sample;
@@ -28,6 +31,7 @@ mod standin;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+mod think;
 mod time;
 pub mod trace;
 pub(crate) mod tune;
@@ -43,7 +47,10 @@ pub use contender::{Annotate, Contender, is_annotated, summary};
 pub use later::{Later, LaterNeed};
 pub(crate) use message_text::TextPart;
 pub use outcome::{Outcome, Played, Point, PolicyRun, Report, SessionOutcome, Share};
+pub use over::Over;
+pub use passes::PassSizes;
 pub use source::Source;
+pub use think::Think;
 pub use trace::{Trace, TraceError};
 
 use crate::commit::Floor;
@@ -76,6 +83,8 @@ pub struct Options {
     pub keep: KeepSettings,
     /// What single rungs may touch, and how far down they evict.
     pub rungs: RungTable,
+    /// How much every answer thinks; as it was recorded if nothing is said.
+    pub think: Option<Think>,
     /// Sessions below so many tokens are left out.
     pub min_tokens: u64,
     /// The cache and the prices.
@@ -97,6 +106,7 @@ impl Default for Options {
             admit: AdmitSettings::default(),
             keep: KeepSettings::default(),
             rungs: RungTable::default(),
+            think: None,
             min_tokens: 0,
             pricing: Pricing::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -175,6 +185,19 @@ impl Lab {
         &self.options
     }
 
+    /// The conversations of a source as they are played.
+    ///
+    /// # Errors
+    /// [`TraceError`] if it can't be read, or is a recording without an answer.
+    pub fn read(&self, source: &Source) -> Result<Vec<Trace>, TraceError> {
+        let encoding = self.options.pricing.family.encoding;
+        let thought = |trace| match self.options.think {
+            Some(think) => think.thought(trace, &self.counter, encoding),
+            None => trace,
+        };
+        Ok(source.read()?.into_iter().map(thought).collect())
+    }
+
     /// Plays one session.
     ///
     /// # Errors
@@ -251,7 +274,7 @@ impl Lab {
         (at, weight): (usize, f64),
         watch: &dyn Watch,
     ) -> Result<Vec<One>, ReplayError> {
-        let traces = source.read()?;
+        let traces = self.read(source)?;
         let all = traces.len().max(1) as f64;
         let one = |(before, trace): (usize, &Trace)| {
             watch.read(trace);

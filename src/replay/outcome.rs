@@ -1,6 +1,8 @@
 //! What a policy came to: sums that add up over sessions and ceilings, and the shares that follow
 //! from them. Owns the arithmetic; never measures anything.
 
+use super::over::Over;
+use super::passes::PassSizes;
 use super::trace::Tools;
 
 /// One number of another.
@@ -76,7 +78,9 @@ pub struct Outcome {
     pub cached: u64,
     /// Input and what the policy had the model write, in units of one plain input token.
     pub cost: f64,
-    /// The same in dollars, of sessions whose price is known.
+    /// What of that are thoughts that the lab has made up, as the model's output.
+    pub thinking: f64,
+    /// The cost in dollars, of sessions whose price is known.
     pub usd: f64,
     /// What of `cost` is of sessions whose price is not known.
     pub unpriced: f64,
@@ -114,6 +118,7 @@ impl Outcome {
         self.breaks += other.breaks;
         self.cached += other.cached;
         self.cost += other.cost;
+        self.thinking += other.thinking;
         self.usd += other.usd;
         self.unpriced += other.unpriced;
         self.visible.add(other.visible);
@@ -147,6 +152,12 @@ impl Outcome {
         } else {
             self.pruned / self.prunable as f64
         }
+    }
+
+    /// The mean size of what was sent, in tokens.
+    #[must_use]
+    pub fn mean_view(&self) -> f64 {
+        self.sent as f64 / (self.requests + self.extra).max(1) as f64
     }
 
     /// The cached share of the input.
@@ -196,6 +207,10 @@ pub struct PolicyRun {
     pub outcome: Outcome,
     /// One point a request.
     pub series: Vec<Point>,
+    /// Requests above the ceiling, in order.
+    pub over: Vec<Over>,
+    /// Passes in order.
+    pub passes: Vec<PassSizes>,
 }
 
 /// One policy on one session.

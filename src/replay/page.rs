@@ -264,6 +264,7 @@ mod tests {
             series: (0..requests)
                 .map(|at| point(at * 10, at * 7, at % 9 == 8))
                 .collect(),
+            ..PolicyRun::default()
         };
         let session = |name: &str| SessionOutcome {
             name: name.to_owned(),

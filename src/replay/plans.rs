@@ -45,7 +45,7 @@ impl<'a> Plans<'a> {
             Annotate::Inferred => Plan::inferred(recording),
             Annotate::Obedient => Plan::obedient(recording, first, habits),
             Annotate::Scripted => {
-                let mut plan = Plan::annotated_from(recording, SEED, first);
+                let mut plan = Plan::annotated_from(recording, SEED, first, habits.undeclared);
                 // A hop of annotations alone says nothing to the client, so that all policies are
                 // sent the same history.
                 let turns = plan

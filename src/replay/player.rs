@@ -13,16 +13,17 @@ use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
 use super::contender::{Annotate, Contender, summary};
 use super::holdings::Holdings;
+use super::hop::{answer, array};
 use super::outcome::{Point, PolicyRun};
+use super::over::{self, Over};
+use super::passes::{self, Passed, shallow};
 use super::plans::Plans;
 use super::sent::{Change, Pool, Sent};
 use super::shown::{self, SentView};
-use crate::commit::Trigger;
-use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::dialect::answer::Answer;
 use crate::dialect::message;
 use crate::dialect::request::Request;
-use crate::model::{Dialect, Head, ItemNo, Mark, Shape, StoredHop};
-use crate::policy::Level;
+use crate::model::{Dialect, Head, ItemNo, Shape, StoredHop};
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
 use crate::turn::ending::{self, Ending};
@@ -43,6 +44,8 @@ pub struct PlayedTurn<'a> {
     pub ask: &'a Ask,
     /// The number of the answer among the session's, from 0.
     pub answer: usize,
+    /// Tokens of the thought that the lab has made up for it.
+    pub thought: u32,
     /// When it was asked and when it was answered, in milliseconds; 0 where that is not known.
     pub times: (u64, u64),
 }
@@ -59,27 +62,6 @@ pub struct ForAllPolicies<'a> {
     pub clients: &'a [u32],
     /// What the model says.
     pub plans: &'a Plans<'a>,
-}
-
-/// One pass as it was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// The request before which it was made, from 1.
-    pub request: usize,
-    /// Why.
-    pub trigger: Trigger,
-    /// Tokens of the view before it.
-    pub before: u64,
-    /// Tokens of the view behind it.
-    pub after: u64,
-    /// The floor that it was to reach.
-    pub floor: u64,
-    /// Whether it left the view above the ceiling.
-    pub unmet: bool,
-    /// Which marks it moved.
-    pub moves: Vec<(ItemNo, Mark)>,
-    /// Items and tokens that went, by level.
-    pub gone: Vec<(Level, u32, i64)>,
 }
 
 /// A need that a view did not meet.
@@ -105,9 +87,6 @@ pub struct Followed {
     /// The line that names it, where one does.
     pub named: Option<String>,
 }
-
-/// Turns within which three passes above the floor are a run.
-const RUN: usize = 10;
 
 /// Plays one policy.
 pub struct Player<'a> {
@@ -218,6 +197,9 @@ impl<'a> Player<'a> {
             };
             self.measure(shared, turn, &state, &hopped);
         }
+        let before = self.meter.spent;
+        self.meter.wrote(u64::from(turn.thought));
+        self.run.outcome.thinking += self.meter.spent - before;
         self.settle(shared, turn);
         Ok(())
     }
@@ -463,7 +445,16 @@ impl<'a> Player<'a> {
         outcome.sent += size;
         outcome.peak = outcome.peak.max(size);
         outcome.breaks += u64::from(!first && (kept < before || !same_tools));
-        outcome.over += u64::from(size > u64::from(self.contender.ceiling));
+        if size > u64::from(self.contender.ceiling) {
+            outcome.over += 1;
+            let sent = self.sent.ids.iter().filter_map(|id| pool.get(*id));
+            self.run.over.push(Over {
+                request: self.run.series.len(),
+                sent: size,
+                kept: fixed + prologue + over::kept(turn.shapes),
+                thoughts: sent.map(|one| u64::from(one.thoughts)).sum(),
+            });
+        }
         if client > u64::from(self.contender.ceiling) {
             outcome.prunable += 1;
             outcome.pruned += 1.0 - size as f64 / client as f64;
@@ -532,64 +523,6 @@ impl<'a> Player<'a> {
         (outcome.shallow, outcome.runs) = shallow(&self.passes);
         outcome.cached = self.meter.cached;
         outcome.cost = self.meter.spent;
-    }
-}
-
-/// How many passes stopped above the floor, and how many of them were the third of their kind within
-/// ten turns, all three with the ceiling met.
-pub(super) fn shallow(passes: &[Passed]) -> (u64, u64) {
-    let above: Vec<&Passed> = passes.iter().filter(|one| one.after > one.floor).collect();
-    let is_run = |three: &&[&Passed]| match three {
-        [first, middle, last] => {
-            last.request - first.request < RUN && ![first, middle, last].iter().any(|one| one.unmet)
-        }
-        _ => false,
-    };
-    let runs = above.windows(3).filter(is_run).count();
-    (above.len() as u64, runs as u64)
-}
-
-/// The messages array of a prepared body. What stands before it is the client's but for the tools.
-fn array(state: &TurnState, prepared: &Prepared) -> Bytes {
-    let body = prepared.body.to_bytes();
-    let request = &state.request;
-    let tools = request.tools.place.clone().unwrap_or(0..0);
-    let longer = match &state.tools {
-        Some(front) if tools.end <= request.messages_span.start => front.len(),
-        Some(_) | None => 0,
-    };
-    let start = request.messages_span.start + longer;
-    let behind = request.body.len() - request.messages_span.end;
-    // The tools always stand before the messages in the bodies that `drive` builds.
-    let end = body.len().saturating_sub(behind);
-    body.slice(start.min(end)..end)
-}
-
-/// A planned hop as if it had been read from a stream.
-fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
-    let call = |planned: &plan::PlannedCall| Call {
-        id: planned.call.id.clone(),
-        name: match injected {
-            Some(name) if planned.hidden => name.to_owned(),
-            Some(_) | None => planned.call.name.clone(),
-        },
-        arguments: planned.call.arguments.clone(),
-        kind: "function".to_owned(),
-        extra: Vec::new(),
-        hidden: planned.hidden,
-        complete: true,
-    };
-    let reasoning = (!hop.reasoning.is_empty()).then(|| {
-        (
-            "reasoning_content".to_owned(),
-            Reasoning::Text(hop.reasoning.clone()),
-        )
-    });
-    Answer {
-        text: hop.text.clone(),
-        reasoning: reasoning.into_iter().collect(),
-        calls: hop.calls.iter().map(call).collect(),
-        complete: true,
-        ..Answer::default()
+        self.run.passes = passes::sizes(&self.passes, &self.run.series);
     }
 }

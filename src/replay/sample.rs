@@ -77,7 +77,7 @@ pub fn draw(
 ) -> Result<Vec<Drawn>, ReplayError> {
     let order: Vec<usize> = (0..sources.len()).collect();
     let all = |source: &Source| -> Result<Vec<_>, ReplayError> {
-        let traces = source.read()?.into_iter();
+        let traces = lab.read(source)?.into_iter();
         let one = |trace| session(lab, trace, choice, fair, watch);
         traces.filter_map(|trace| one(trace).transpose()).collect()
     };

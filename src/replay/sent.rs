@@ -20,6 +20,8 @@ pub const FREE: &str = "call_i";
 pub struct Element {
     /// Its size in tokens.
     pub tokens: u32,
+    /// What of that are thoughts.
+    pub thoughts: u32,
     /// Its distinctive strings that some later call needs, by number, each once.
     pub strings: Box<[u32]>,
     /// Its lines that some later call needs, by number, each once.
@@ -119,6 +121,7 @@ fn element(bytes: &[u8], needs: &Needs, shape: &Shape) -> Option<Element> {
     let held = needs.held(bytes)?;
     Some(Element {
         tokens: shape.tokens() - free,
+        thoughts: shape.reasoning,
         strings: held.strings(),
         lines: held.lines.into_boxed_slice(),
         passages: held.passages.into_boxed_slice(),

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::outcome::{Outcome, Report, Share};
 use super::trace::Tools;
-use super::{Annotate, Options};
+use super::{Annotate, Options, Think};
 use crate::policy::Policy;
 use crate::tokens::ReasoningBack;
 
@@ -90,7 +90,7 @@ fn legend(report: &Report, options: &Options) -> String {
          weighing more.\nno impact: passes after which nothing was missed that they took, \
          with its 95 % interval.\n\
          above floor: passes that stopped above it; runs: those that were the third of their kind \
-         within ten turns,\nall three with the ceiling met.\n{}{}",
+         within ten turns,\nall three with the ceiling met.\n{}{}{}",
         report.sessions.len(),
         if report.short == 0 {
             String::new()
@@ -109,7 +109,33 @@ fn legend(report: &Report, options: &Options) -> String {
         } else {
             ""
         },
+        thinking(report, options),
         ended(report, options),
+    )
+}
+
+/// How much every answer was made to think, and what of the cost that is.
+fn thinking(report: &Report, options: &Options) -> String {
+    let Some(Think { tokens, spread }) = options.think else {
+        return String::new();
+    };
+    let policies = report.policies();
+    let cost = policies
+        .first()
+        .map_or(0.0, |(_, outcome)| outcome.thinking);
+    let size = match (tokens, spread) {
+        (0, 0) => return "Thoughts are as they were recorded.\n".to_owned(),
+        (tokens, 0) => format!("{tokens} tokens"),
+        (tokens, spread) => format!(
+            "{} to {} tokens",
+            tokens.saturating_sub(spread),
+            tokens + spread
+        ),
+    };
+    format!(
+        "Every answer thinks {size}, made up of words of its session, in place of what was recorded; nothing is \
+         looked for in them.\nAs output they are {} of each cost.\n",
+        millions(cost)
     )
 }
 

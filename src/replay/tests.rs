@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::explain::explain;
 use super::outcome::Report;
-use super::player::{Passed, shallow};
+use super::passes::{Passed, shallow};
 use super::*;
 
 static BUNDLED: &[u8] = include_bytes!("../../assets/demo/session.jsonl.zst");

@@ -100,6 +100,8 @@ pub struct Trace {
     pub usage: Option<RecordedUsage>,
     /// The same session, as the scripted model reads it.
     pub recording: Recording,
+    /// Whether its thoughts are the lab's, which hold nothing that an answer needs.
+    pub made_up: bool,
 }
 
 /// The files of what was named: each file itself, and of a directory all recordings in it and
@@ -253,6 +255,7 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
         tools_from,
         skipped,
         usage: None,
+        made_up: false,
     })
 }
 

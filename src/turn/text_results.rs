@@ -1,6 +1,7 @@
 //! Finds results that agents send as user messages, because they write their calls as text. A
-//! message is one only if the operator or the request chose a profile, or if all fixed parts of a
-//! known agent are where that agent puts them. Never edits a message.
+//! message is one if it begins as the operator, or the profile that was chosen, says. In an agent that
+//! nobody named, the answer before it must hold a call as that agent writes it, and all fixed parts of
+//! the message must be where that agent puts them; else it is the user's. Never edits a message.
 
 use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, LazyLock};
@@ -58,6 +59,47 @@ impl TextProfile {
         }
     }
 
+    /// How an answer looks that holds a call, and the whole forms of results, if it is known by its sentence.
+    /// In each form of smolagents' the code agent's, because the sentence is that agent's.
+    const fn syntax(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Self::Smolagents => Some((
+                r"<code>|```(?:python|py)\s|Calling tools:\n\[\{",
+                &[
+                    r"(?s)\AObservation:\nExecution logs:\n.*Last output from code snippet:\n",
+                    r"(?s)\AObservation:\nExecution logs:\n.*\nError:\n.*\nNow let's retry: [^\n]*\s*\z",
+                    r"(?s)\A(?:Call id: [^\n]{0,80}\n)?Error:\n.*\nNow let's retry: [^\n]*\s*\z",
+                ],
+            )),
+            Self::MiniSweAgent => Some((
+                r"(?s)```(?:bash|mswea_bash_command)\s*\n.*?\n```",
+                &[
+                    r"(?s)\A<returncode>-?\d+</returncode>\s*<(?:output|warning|output_head)>.*</(?:output|output_tail|warning)>\s*\z",
+                    r"(?s)\AObservation: \{'(?:output|returncode)': .*\}\s*\z",
+                    r"(?s)\AThe last command <command>.*</command> timed out and has been killed\..*interactive input\.\s*\z",
+                    r"\APlease always provide EXACTLY ONE action in triple backticks, found \d+ actions\.",
+                ],
+            )),
+            Self::Dspy => None,
+        }
+    }
+
+    /// The same, compiled once.
+    fn compiled_syntax(self) -> Option<&'static Syntax> {
+        static ALL: LazyLock<Vec<Option<Syntax>>> = LazyLock::new(|| {
+            let one = |profile: TextProfile| {
+                let (call, results) = profile.syntax()?;
+                let results = results.iter().map(|form| Regex::new(form).ok());
+                Some(Syntax {
+                    call: Regex::new(call).ok()?,
+                    results: results.collect::<Option<_>>()?,
+                })
+            };
+            TextProfile::ALL.into_iter().map(one).collect()
+        });
+        ALL.get(self as usize)?.as_ref()
+    }
+
     /// The sentence of its system message that no other program has.
     const fn sentence(self) -> Option<&'static str> {
         match self {
@@ -94,6 +136,16 @@ impl TextProfile {
         ALL.get(self as usize).map_or(&[], Vec::as_slice)
     }
 }
+
+/// How an agent writes calls and results.
+#[derive(Debug)]
+struct Syntax {
+    call: Regex,
+    results: Vec<Regex>,
+}
+
+/// smolagents joins what its user wants next to the result before it.
+const NEXT_TASK: &str = "\nNew task:\n";
 
 /// How the operator has user messages recognised as results.
 #[derive(Clone, Debug, Default)]
@@ -196,13 +248,20 @@ impl TextResults {
         shapes: &[Arc<Shape>],
     ) -> Fronts {
         let chosen = asked.or(self.profile);
-        let profile = chosen.or_else(|| recognised(reader, request, shapes));
-        if profile.is_none() && self.patterns.is_empty() {
+        let found = match chosen {
+            Some(_) => None,
+            None => recognised(reader, request, shapes),
+        };
+        if chosen.or(found).is_none() && self.patterns.is_empty() {
             return Vec::new();
         }
-        let known = profile.map_or(&[][..], TextProfile::compiled);
-        let patterns = Patterns::of(self.patterns.iter().chain(known));
-        let at = |(index, _)| front(&patterns, reader, request, shapes, index);
+        let named = chosen.map_or(&[][..], TextProfile::compiled);
+        let patterns = Patterns::of(self.patterns.iter().chain(named));
+        let whole = found.and_then(WholeForm::of);
+        let at = |(index, _)| {
+            front(&patterns, reader, request, shapes, index)
+                .or_else(|| whole.as_ref()?.front(reader, request, shapes, index))
+        };
         shapes.iter().enumerate().map(at).collect()
     }
 }
@@ -228,6 +287,51 @@ fn recognised(
         };
         profile.finder().is_some_and(says) && begins()
     })
+}
+
+/// What an agent that was recognised by itself is held to.
+struct WholeForm {
+    begins: Patterns<'static>,
+    calls: Patterns<'static>,
+    results: Patterns<'static>,
+}
+
+impl WholeForm {
+    fn of(profile: TextProfile) -> Option<Self> {
+        let syntax = profile.compiled_syntax()?;
+        Some(Self {
+            begins: Patterns::of(profile.compiled()),
+            calls: Patterns::of([&syntax.call]),
+            results: Patterns::of(&syntax.results),
+        })
+    }
+
+    /// The beginning of a user message, if it has the form of a result and the answer before it holds a
+    /// call. Both are read once.
+    fn front(
+        &self,
+        reader: &Reader<'_>,
+        request: &Request,
+        shapes: &[Arc<Shape>],
+        at: usize,
+    ) -> Front {
+        let begins = front(&self.begins, reader, request, shapes, at)?;
+        let bytes = request.message(at);
+        let is_whole = || {
+            let text = request.dialect.text(bytes)?;
+            let fits = self.results.all.iter().any(|form| form.is_match(&text));
+            (fits && !text.contains(NEXT_TASK)).then(|| Arc::from(""))
+        };
+        reader.front(self.results.name, bytes, is_whole)?;
+        let answer = request.message(at.checked_sub(1)?);
+        let calls = || {
+            let said = request.dialect.texts(answer).concat();
+            let calls = self.calls.all.iter().any(|call| call.is_match(&said));
+            calls.then(|| Arc::from(""))
+        };
+        reader.front(self.calls.name, answer, calls)?;
+        Some(begins)
+    }
 }
 
 /// The beginning of a user message after an answer, if it is a result.

@@ -94,6 +94,56 @@ fn policies_are_compared_in_a_table_and_as_json() {
     assert!(cwl["cost"].as_f64() < none["cost"].as_f64());
 }
 
+#[test]
+fn thoughts_are_made_up_charged_and_told_of_each_play() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("figures.json");
+    let figures = |arguments: &[&str]| -> (String, Value) {
+        let mut all = vec!["--policies", "none,cwl", "--ceiling", "40000"];
+        all.extend(["--json", file.to_str().unwrap()]);
+        all.extend(arguments);
+        let output = replay(&all);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        (text(&output.stdout), json)
+    };
+    let (shown, plain) = figures(&[]);
+    assert!(plain["settings"].get("think").is_none() && !shown.contains("thinks"));
+    assert!(plain["sessions"][0].get("plays").is_none());
+
+    let (shown, json) = figures(&["--think", "800", "--family", "bound"]);
+    assert!(shown.contains("Every answer thinks 800 tokens"), "{shown}");
+    let think = serde_json::json!({"tokens": 800, "spread": 0});
+    assert_eq!(json["settings"]["think"], think);
+    assert_eq!(json["settings"]["family"], "bound");
+    let [none, cwl] = json["sessions"][0]["plays"].as_array().unwrap().as_slice() else {
+        panic!("{}", json["sessions"][0]["plays"]);
+    };
+    let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
+    let answers = number(none, "requests");
+    let output = number(none, "cost_of_thoughts") / 5.0;
+    assert!((output / (800.0 * answers) - 1.0).abs() < 0.02, "{output}");
+    assert_eq!(cwl["cost_of_thoughts"], none["cost_of_thoughts"]);
+    assert!(number(none, "cost") > number(&plain["policies"][0], "cost") + 4.0 * output);
+    // All that was said is sent again, the thoughts with it.
+    let grown = number(none, "came_in") - number(&plain["policies"][0], "peak");
+    assert!(grown > 0.5 * 800.0 * answers, "{grown}");
+    let over = none["over"].as_array().unwrap();
+    assert_eq!(over.len() as u64, json["policies"][0]["over_ceiling"]);
+    for one in over {
+        assert!(number(one, "sent") > 40_000.0 && number(one, "kept") < number(one, "sent"));
+        assert_eq!(one["kept_over"], number(one, "kept") > 40_000.0);
+        assert!(number(one, "thoughts") >= 780.0);
+    }
+    let passes = cwl["passes"].as_array().unwrap();
+    assert_eq!(passes.len() as u64, json["policies"][1]["passes"]);
+    for pass in passes {
+        assert!(number(pass, "floor") < 40_000.0 && number(pass, "after") < number(pass, "before"));
+        assert!(number(pass, "came_in") > 0.0 && pass["trigger"] == "ceiling");
+    }
+    assert!(number(cwl, "mean_view") < number(none, "mean_view"));
+}
+
 /// Writes views of the bundled session, and reads them.
 fn views(file: &std::path::Path, arguments: &[&str]) -> Vec<Value> {
     let mut all = vec!["--policies", "none,cwl,recency", "--ceiling", "8000"];
@@ -258,6 +308,7 @@ fn what_cannot_be_done_is_said_in_words() {
         (&["--policies", "magic"], 2, "is not one of \"repeat\""),
         (&["--ceiling", "100"], 2, "at least 4000 tokens"),
         (&["--floor", "2"], 2, "at most 1"),
+        (&["--think", "much"], 2, "N or N,SPREAD"),
         (&["--turns", "5"], 2, "--views <FILE>"),
         (
             &["--views", "none.jsonl", "--ceiling", "40k,80k"],

@@ -17,6 +17,10 @@ enum Kind {
     Calls,
     /// Calls are text, and results come as user messages.
     Texts,
+    /// The same of smolagents' code agent, which nobody has named.
+    Smolagents,
+    /// The same of mini-swe-agent before version 2.
+    MiniSweAgent,
     /// A shell that the provider knows and a search that it runs, beside a function, in Responses.
     Shell,
 }
@@ -42,19 +46,35 @@ fn task(turn: usize) -> String {
     format!("well done; now all behind {turn}")
 }
 
+/// What a user says to a known agent: behind an answer that ends a task, and once instead of a result.
+fn remark(turn: usize) -> Option<String> {
+    let begins = [
+        "Observation: the run before was better, see",
+        "Observation:\nno, the other file of",
+        "Error:\nthat is not what I meant with",
+        "<returncode>1</returncode> is what I get in",
+        "The last command <command>ls</command> was wrong in",
+    ];
+    let at = turn / 12 + if ends_task(turn) { 0 } else { 2 };
+    let says = ends_task(turn) || turn % 12 == 3;
+    says.then(|| format!("{} {turn}", begins[at % begins.len()]))
+}
+
 impl Kind {
     /// What the provider itself did can't be edited, and what stands beside it is shortened only.
     fn budget(self) -> usize {
         match self {
             Self::Shell => 8_000,
-            Self::Talk | Self::Calls | Self::Texts => 4_000,
+            Self::Talk | Self::Calls | Self::Texts | Self::Smolagents | Self::MiniSweAgent => 4_000,
         }
     }
 
     fn path(self) -> &'static str {
         match self {
             Self::Shell => "/v1/responses",
-            Self::Talk | Self::Calls | Self::Texts => "/v1/chat/completions",
+            Self::Talk | Self::Calls | Self::Texts | Self::Smolagents | Self::MiniSweAgent => {
+                "/v1/chat/completions"
+            }
         }
     }
 
@@ -68,6 +88,16 @@ impl Kind {
                 json!({"role": "system", "content": "Write one command each time."}),
                 user("run them all"),
             ],
+            Self::Smolagents => vec![
+                json!({"role": "system", "content": "You are an expert assistant who can solve any task using \
+                    code blobs. You will be given a task to solve as best you can.\nTo do so, write code."}),
+                user("New task:\nrun them all"),
+            ],
+            Self::MiniSweAgent => vec![
+                json!({"role": "system", "content": "You are a helpful assistant.\nYour response must contain \
+                    exactly ONE bash code block with ONE command (or commands connected with && or ||)."}),
+                user("run them all"),
+            ],
         }
     }
 
@@ -76,7 +106,7 @@ impl Kind {
             Self::Shell => json!({"model": "m", "input": history, "store": false, "stream": stream,
                 "tools": [{"type": "shell"}, {"type": "function", "name": "read",
                     "parameters": {"type": "object"}}]}),
-            Self::Talk | Self::Calls | Self::Texts => {
+            Self::Talk | Self::Calls | Self::Texts | Self::Smolagents | Self::MiniSweAgent => {
                 json!({"model": "m", "messages": history, "stream": stream})
             }
         }
@@ -87,8 +117,20 @@ impl Kind {
         let content = match self {
             Self::Talk => long(turn),
             Self::Calls => String::new(),
-            Self::Texts if ends_task(turn) => format!("All is done so far: {turn}. {}", long(turn)),
+            Self::Texts | Self::Smolagents | Self::MiniSweAgent if ends_task(turn) => {
+                format!("All is done so far: {turn}. {}", long(turn))
+            }
             Self::Texts => format!("Thought: on to {turn}.\nCode:\nrun({turn})"),
+            // The newest form, that of version 1, and code in a fence alone.
+            Self::Smolagents => match turn % 3 {
+                0 => format!(
+                    "Thought: on to {turn}.\n<code>\nrun({turn})\n</code>Calling tools:\n[{{'id': 'call_{turn}', \
+                     'type': 'function', 'function': {{'name': 'python_interpreter', 'arguments': 'run({turn})'}}}}]"
+                ),
+                1 => format!("Thought: on to {turn}.\nCode:\n```py\nrun({turn})\n```<end_code>"),
+                _ => format!("Thought: on to {turn}.\n```python\nrun({turn})\n```"),
+            },
+            Self::MiniSweAgent => format!("THOUGHT: on to {turn}.\n\n```bash\nrun {turn}\n```"),
             Self::Shell => {
                 return json!([
                     {"type": "web_search_call", "id": format!("ws_{turn}"), "status": "completed",
@@ -109,6 +151,32 @@ impl Kind {
         message
     }
 
+    /// A result of a known agent.
+    fn result(self, turn: usize) -> String {
+        let text = long(turn);
+        match (self, turn % 5) {
+            (Self::Smolagents, 4) => format!(
+                "Observation:\nExecution logs:\n{text}\nCall id: call_{turn}\nError:\nno such name\nNow let's \
+                 retry: take care not to repeat previous errors! If you have retried several times, try a \
+                 completely different approach.\n"
+            ),
+            (Self::Smolagents, _) => format!(
+                "Observation:\nExecution logs:\n{text}\nLast output from code snippet:\nNone"
+            ),
+            (_, 4) => format!(
+                "The last command <command>run {turn}</command> timed out and has been killed.\nThe output of the \
+                 command was:\n <output>\n{text}\n</output>\nPlease try another command and make sure to avoid \
+                 those requiring interactive input."
+            ),
+            (_, 3) => format!(
+                "<returncode>1</returncode>\n<warning>\nThe output of your last command was too long.\n</warning>\
+                 <output_head>\n{text}\n</output_head>\n<elided_chars>\n9 characters elided\n</elided_chars>\n\
+                 <output_tail>\nend\n</output_tail>"
+            ),
+            (_, _) => format!("<returncode>0</returncode>\n<output>\n{text}\n</output>"),
+        }
+    }
+
     /// What the client adds behind it.
     fn adds(self, turn: usize) -> Vec<Value> {
         match self {
@@ -122,6 +190,10 @@ impl Kind {
                     true => task(turn),
                     false => format!("Observation:\n{}", long(turn)),
                 };
+                vec![json!({"role": "user", "content": text})]
+            }
+            Self::Smolagents | Self::MiniSweAgent => {
+                let text = remark(turn).unwrap_or_else(|| self.result(turn));
                 vec![json!({"role": "user", "content": text})]
             }
             Self::Shell => vec![
@@ -283,6 +355,24 @@ async fn results_that_come_as_user_messages_are_held_by_their_profile() {
             let roles: Vec<_> = roles.map(|message| &message["role"]).collect();
             let apart = roles.windows(2).all(|pair| pair[0] != pair[1]);
             assert!(apart, "turn {turn}: {roles:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_user_says_to_an_agent_that_calls_by_text_stays_however_it_begins() {
+    for kind in [Kind::Smolagents, Kind::MiniSweAgent] {
+        for stream in [false, true] {
+            let seen = holds(kind, stream).await;
+            for (turn, body) in seen.iter().enumerate() {
+                let said = texts(body, "user");
+                for remark in (0..turn).filter_map(remark) {
+                    assert!(
+                        said.contains(&remark.as_str()),
+                        "{kind:?} {stream} {turn}: {remark:?} is gone"
+                    );
+                }
+            }
         }
     }
 }

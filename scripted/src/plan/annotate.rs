@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::forgets::Forgets;
 use super::model::{Kind, Model};
 use super::{Hop, PlannedCall, TOOL, end, start};
 use crate::rng::Rng;
@@ -28,11 +29,17 @@ pub(super) fn recorded(answer: &Answer) -> Hop {
 }
 
 /// The hops of every turn, annotated from `first` on.
-pub(super) fn turns(recording: &Recording, seed: u64, first: usize) -> Vec<Vec<Hop>> {
+pub(super) fn turns(
+    recording: &Recording,
+    seed: u64,
+    first: usize,
+    undeclared: usize,
+) -> Vec<Vec<Hop>> {
     let mut rng = Rng::from_text(&recording.id, seed);
     let tag = rng.next() % 0x00ff_ffff;
     let mut writer = Writer {
         rng,
+        forgets: Forgets::new(recording, undeclared),
         tag,
         model: Model::default(),
         age: 0,
@@ -52,6 +59,7 @@ pub(super) fn turns(recording: &Recording, seed: u64, first: usize) -> Vec<Vec<H
 
 struct Writer {
     rng: Rng,
+    forgets: Forgets,
     /// Makes the ids of this session's annotations its own.
     tag: u64,
     model: Model,
@@ -210,7 +218,8 @@ impl Writer {
             };
             values.push(self.applied(wrong));
         }
-        values.push(self.applied(start(&name, kind, &dependencies)));
+        let right = self.forgets.applied(start(&name, kind, &dependencies));
+        values.push(self.applied(right));
         self.age = 0;
         self.limit = match kind {
             Kind::Expl => 2 + self.rng.below(9),

@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::annotate::{kind_of, recorded};
+use super::forgets::Forgets;
 use super::model::Kind;
 use super::{Hop, PlannedCall, TOOL, end, start};
 use crate::script::Call;
@@ -24,6 +25,8 @@ pub struct Habits {
     pub alone: usize,
     /// Tokens that an episode has at least before it is ended for another.
     pub episode: usize,
+    /// Actions of a hundred whose start leaves out what they depend on; of the scripted model's, too.
+    pub undeclared: usize,
 }
 
 impl Default for Habits {
@@ -31,6 +34,7 @@ impl Default for Habits {
         Self {
             alone: 4,
             episode: 6_000,
+            undeclared: 0,
         }
     }
 }
@@ -38,6 +42,7 @@ impl Default for Habits {
 /// The hops of every turn, annotated from `first` on.
 pub(super) fn turns(recording: &Recording, first: usize, habits: Habits) -> Vec<Vec<Hop>> {
     let mut writer = Writer {
+        forgets: Forgets::new(recording, habits.undeclared),
         habits,
         open: None,
         size: 0,
@@ -57,6 +62,7 @@ pub(super) fn turns(recording: &Recording, first: usize, habits: Habits) -> Vec<
 
 struct Writer {
     habits: Habits,
+    forgets: Forgets,
     open: Option<Kind>,
     /// Tokens since it was opened.
     size: usize,
@@ -120,7 +126,7 @@ impl Writer {
         let name = self.name();
         let newest = self.explored.iter().rev().take(DEPENDENCIES);
         let dependencies: Vec<String> = newest.rev().cloned().collect();
-        start(&name, kind, &dependencies)
+        self.forgets.applied(start(&name, kind, &dependencies))
     }
 
     fn close(&mut self, open: Kind) -> Value {

@@ -43,19 +43,61 @@ fn recording(id: &str, turns: usize) -> Recording {
 #[test]
 fn nothing_is_annotated_before_it_is_asked_for() {
     let session = recording("a", 90);
-    let (plain, late) = (Plan::plain(&session), Plan::annotated_from(&session, 1, 40));
+    let (plain, late) = (
+        Plan::plain(&session),
+        Plan::annotated_from(&session, 1, 40, 0),
+    );
     assert_eq!(plain.turns[..40], late.turns[..40]);
     assert!(late.census().invalid > 0 && late.census().hidden_hops > 0);
     assert!(late.episodes.iter().all(|episode| episode.start.0 >= 40));
     let all = Plan::annotated(&session, 1);
-    assert_eq!(all.turns, Plan::annotated_from(&session, 1, 0).turns);
+    assert_eq!(all.turns, Plan::annotated_from(&session, 1, 0, 0).turns);
+}
+
+#[test]
+fn a_model_that_forgets_dependencies_does_nothing_else_otherwise() {
+    let session = recording("a", 400);
+    let hidden = |plan: &Plan| -> Vec<String> {
+        let calls = plan.turns.iter().flatten().flat_map(|hop| &hop.calls);
+        let hidden = calls.filter(|call| call.hidden);
+        hidden.map(|call| call.call.arguments.clone()).collect()
+    };
+    let obedient = |undeclared| {
+        let habits = Habits {
+            episode: 100,
+            undeclared,
+            ..Habits::default()
+        };
+        Plan::obedient(&session, 0, habits)
+    };
+    let scripted = |undeclared| Plan::annotated_from(&session, 1, 0, undeclared);
+    for plans in [[0, 40].map(obedient), [0, 40].map(scripted)] {
+        let [all, some] = plans.each_ref().map(hidden);
+        assert_eq!(all.len(), some.len());
+        let (mut acts, mut forgotten) = (0, 0);
+        for (whole, sent) in all.iter().zip(&some) {
+            let mut whole: serde_json::Value = serde_json::from_str(whole).unwrap();
+            let sent: serde_json::Value = serde_json::from_str(sent).unwrap();
+            acts += usize::from(whole.get("dependencies").is_some());
+            if whole != sent {
+                whole.as_object_mut().unwrap().remove("dependencies");
+                assert_eq!(whole, sent);
+                forgotten += 1;
+            }
+        }
+        assert!((1..acts).contains(&forgotten), "{forgotten} of {acts}");
+    }
 }
 
 #[test]
 fn an_obedient_model_keeps_its_habits() {
     let session = recording("a", 400);
     for (alone, episode) in [(0, 200), (4, 200), (25, 50)] {
-        let habits = Habits { alone, episode };
+        let habits = Habits {
+            alone,
+            episode,
+            ..Habits::default()
+        };
         let plan = Plan::obedient(&session, 20, habits);
         let census = plan.census();
         assert_eq!((census.invalid, census.double_hops), (0, 0));
@@ -68,6 +110,7 @@ fn an_obedient_model_keeps_its_habits() {
             Habits {
                 alone,
                 episode: episode * 4,
+                ..Habits::default()
             },
         );
         assert!(small.episodes.len() < plan.episodes.len());

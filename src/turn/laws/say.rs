@@ -14,6 +14,8 @@ use crate::dialect::answer::{Answer, Call, Reasoning};
 pub enum Say {
     /// Text of so many tokens.
     Text(u32),
+    /// The same, with a call as smolagents writes it.
+    Step(u32),
     /// Reasoning of so many tokens.
     Think(u32),
     /// A call of the client's tool, and the size of its result.
@@ -45,6 +47,10 @@ impl Say {
 
 pub fn text(tokens: u32) -> Say {
     Say::Text(tokens)
+}
+
+pub fn step(tokens: u32) -> Say {
+    Say::Step(tokens)
 }
 
 pub fn think(tokens: u32) -> Say {
@@ -103,6 +109,7 @@ pub fn unhidden(said: &mut Vec<Say>) {
     said.retain(|say| match say {
         Say::Think(_) => !std::mem::replace(&mut thought, true),
         Say::Text(_)
+        | Say::Step(_)
         | Say::Call(..)
         | Say::Again(..)
         | Say::Same
@@ -127,7 +134,7 @@ pub fn hops(said: &[Say]) -> Vec<Vec<Say>> {
     let has = |wanted: fn(&Say) -> bool| last.iter().any(wanted);
     let hidden = has(|say| matches!(say, Say::Delimit(_) | Say::Recall(_)));
     let call = has(Say::is_call);
-    let text = has(|say| matches!(say, Say::Text(_)));
+    let text = has(|say| matches!(say, Say::Text(_) | Say::Step(_)));
     if !call && (hidden || !text) {
         hops.push(vec![Say::Text(3)]);
     }
@@ -165,6 +172,12 @@ impl Labels {
         for say in hop {
             match say {
                 Say::Text(tokens) => answer.text.push_str(&filled(&self.next("text"), *tokens)),
+                Say::Step(tokens) => {
+                    let said = filled(&self.next("text"), *tokens);
+                    answer
+                        .text
+                        .push_str(&format!("{said}\n<code>\nrun()\n</code>"));
+                }
                 Say::Think(tokens) => answer.reasoning.push((
                     "reasoning_content".to_owned(),
                     Reasoning::Text(filled(&self.next("think"), *tokens)),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::say::{act, call, done, end, expl, text};
+use super::say::{act, call, done, end, expl, step, text};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::model::Dialect;
@@ -147,9 +147,12 @@ fn a_run_with_one_user_message_is_evicted_all_the_same() {
 fn by_text(sim: &mut Sim, turns: usize, again: bool) {
     sim.settings.budget.implicit_tokens = 900;
     for turn in 0..turns {
-        sim.turn([text(30)]);
+        sim.turn([step(30)]);
         let label = sim.labels.next("seen");
-        let result = format!("Observation:\n{}", super::say::filled(&label, 300));
+        let result = format!(
+            "Observation:\nExecution logs:\n{}\nLast output from code snippet:\nNone",
+            super::say::filled(&label, 300)
+        );
         sim.push(&serde_json::json!({"role": "user", "content": result}));
         if again && turn == turns / 2 {
             sim.turn([text(30)]);

@@ -1,0 +1,53 @@
+//! One hop of a session that is played: its planned answer as if it had been read from a stream, and the
+//! messages that went up for it. Never decides what a model says.
+
+use bytes::Bytes;
+use plimsoll_scripted::plan;
+
+use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::turn::state::{Prepared, TurnState};
+
+/// The messages array of a prepared body. What stands before it is the client's but for the tools.
+pub fn array(state: &TurnState, prepared: &Prepared) -> Bytes {
+    let body = prepared.body.to_bytes();
+    let request = &state.request;
+    let tools = request.tools.place.clone().unwrap_or(0..0);
+    let longer = match &state.tools {
+        Some(front) if tools.end <= request.messages_span.start => front.len(),
+        Some(_) | None => 0,
+    };
+    let start = request.messages_span.start + longer;
+    let behind = request.body.len() - request.messages_span.end;
+    // The tools always stand before the messages in the bodies that `drive` builds.
+    let end = body.len().saturating_sub(behind);
+    body.slice(start.min(end)..end)
+}
+
+/// A planned hop as if it had been read from a stream.
+pub fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
+    let call = |planned: &plan::PlannedCall| Call {
+        id: planned.call.id.clone(),
+        name: match injected {
+            Some(name) if planned.hidden => name.to_owned(),
+            Some(_) | None => planned.call.name.clone(),
+        },
+        arguments: planned.call.arguments.clone(),
+        kind: "function".to_owned(),
+        extra: Vec::new(),
+        hidden: planned.hidden,
+        complete: true,
+    };
+    let reasoning = (!hop.reasoning.is_empty()).then(|| {
+        (
+            "reasoning_content".to_owned(),
+            Reasoning::Text(hop.reasoning.clone()),
+        )
+    });
+    Answer {
+        text: hop.text.clone(),
+        reasoning: reasoning.into_iter().collect(),
+        calls: hop.calls.iter().map(call).collect(),
+        complete: true,
+        ..Answer::default()
+    }
+}

@@ -1,0 +1,119 @@
+"""What passes cost where models think: recorded sessions under each provider's rule, as one table.
+
+    python table.py --plimsoll target/release/plimsoll TRACES [TRACES …]
+        [--rules none,calls] [--sizes 0,250,800,2500] [--ceilings 40000,80000] [--out DIRECTORY]
+
+Plays each rule at each size of thoughts by `plimsoll replay --think --family`, and keeps what that wrote in --out:
+what was played is not played again. Then lists the requests above τ and why. Owns the choice of what is played and
+what is told; `plimsoll replay` measures it.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+HEAD = ("rule", "thought", "τ", "requests", "over", "passes", "above floor", "came in", "cost", "none",
+        "of that output", "K", "L", "P", "mean view")
+
+
+def rules(plimsoll):
+    """The rules that `--family` knows."""
+    told = subprocess.run([plimsoll, "replay", "--family", "?"], capture_output=True, text=True).stderr
+    found = re.search(r"\[possible values: ([^\]]+)\]", told)
+    if not found:
+        sys.exit(f"{plimsoll} names no rules: {told}")
+    return found.group(1).split(", ")
+
+
+def played(args, rule, size):
+    """The report of all sessions under a rule, from a file if they were played before."""
+    file = args.out / f"{rule}-{size}.json"
+    command = [args.plimsoll, "replay", *args.traces, "--policies", f"none,{args.policy}"]
+    command += ["--ceiling", args.ceilings, "--think", size, "--family", rule, *args.flags]
+    key = json.dumps(command)
+    known = file.with_suffix(".command")
+    if not (file.exists() and known.exists() and known.read_text() == key):
+        part = file.with_suffix(".part")
+        subprocess.run([*command, "--json", part], check=True, stdout=subprocess.DEVNULL)
+        part.rename(file)
+        known.write_text(key)
+    return json.loads(file.read_text())
+
+
+def share(plays, name):
+    kept = sum(play[name]["kept"] for play in plays)
+    needed = sum(play[name]["needed"] for play in plays)
+    return f"{kept / needed:.4f}" if needed else "–"
+
+
+def millions(tokens):
+    return f"{tokens / 1e6:.2f}"
+
+
+def row(rule, size, ceiling, plays, untouched):
+    """The sum over the sessions."""
+    passes = [one for play in plays for one in play["passes"]]
+    total = {name: sum(play[name] for play in plays)
+             for name in ("requests", "extra_requests", "tokens_sent", "came_in", "cost", "cost_of_thoughts")}
+    above = sum(one["after"] > one["floor"] for one in passes)
+    sent = total["tokens_sent"] / max(1, total["requests"] + total["extra_requests"])
+    return (rule, size, ceiling, total["requests"], sum(len(play["over"]) for play in plays), len(passes), above,
+            millions(total["came_in"]), millions(total["cost"]), millions(sum(play["cost"] for play in untouched)),
+            millions(total["cost_of_thoughts"]), share(plays, "anchors"), share(plays, "lines"),
+            share(plays, "passages"), f"{sent:.0f}")
+
+
+def why(over, ceiling):
+    """What kept a request above τ."""
+    if over["kept_over"]:
+        return "tools, system and user text and the newest answer with its results are above τ alone"
+    if over["sent"] - over["thoughts"] <= ceiling:
+        return "it would fit without its thoughts"
+    return "something else stayed"
+
+
+def table(head, rows):
+    """A table in Markdown."""
+    out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join(out + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--rules", help="of --family, by commas; all of them if none is named")
+    parser.add_argument("--sizes", default="0,250,800,2500")
+    parser.add_argument("--ceilings", default="40000,80000")
+    parser.add_argument("--policy", default="cwl")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/thinkers"))
+    parser.add_argument("--flags", type=str.split, default=[], help="more flags for replay, in one argument")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows, listed = [], []
+    chosen = args.rules.split(",") if args.rules else rules(args.plimsoll)
+    for rule in chosen:
+        for size in args.sizes.split(","):
+            print(f"{rule}, {size} tokens", file=sys.stderr)
+            sessions = played(args, rule, size)["sessions"]
+            for ceiling in map(int, args.ceilings.split(",")):
+                def of(policy):
+                    return [play for session in sessions for play in session["plays"]
+                            if play["policy"] == policy and play["ceiling"] == ceiling]
+                rows.append(row(rule, size, ceiling, of(args.policy), of("none")))
+                for session in sessions:
+                    for play in session["plays"]:
+                        if play["policy"] == args.policy and play["ceiling"] == ceiling:
+                            listed += [(rule, size, ceiling, session["name"], one["request"], one["sent"],
+                                        one["kept"], one["thoughts"], why(one, ceiling)) for one in play["over"]]
+    print(table(HEAD, rows))
+    print(f"\n{len(listed)} requests above τ" + (":\n" if listed else "."))
+    if listed:
+        print(table(("rule", "thought", "τ", "session", "request", "sent", "kept", "thoughts", "why"), listed))
+
+
+if __name__ == "__main__":
+    main()
