@@ -49,12 +49,16 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         (_, None) => false,
     };
     let drops = edit.foreign || edit.drop_reasoning;
-    match thinking_blocks::newest(&object, &edit.joined).filter(|_| !drops) {
-        Some(blocks) if blocks.is_empty() => {
-            removed.extend(object.position(thinking_blocks::FIELD))
+    // Blocks that go with all thoughts are not told apart first.
+    if let Some(blocks) = (!drops)
+        .then(|| thinking_blocks::newest(&object, &edit.joined))
+        .flatten()
+    {
+        if blocks.is_empty() {
+            removed.extend(object.position(thinking_blocks::FIELD));
+        } else {
+            edits.push(object.set(thinking_blocks::FIELD, &json::list(&blocks)));
         }
-        Some(blocks) => edits.push(object.set(thinking_blocks::FIELD, &json::list(&blocks))),
-        None => {}
     }
     for field in REASONING_FIELDS {
         // DeepSeek demands the field with every call, even if it is empty.

@@ -3,6 +3,7 @@
 //! earlier hops from the newest one's; never decides what is removed.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 
@@ -35,20 +36,25 @@ fn seal<'a>(block: &Object<'a>) -> Option<Cow<'a, str>> {
 /// The blocks of a message as a list, without those that earlier hops had shown, which its client puts in front of
 /// the newest hop's. `None` if nothing changes.
 pub fn newest(object: &Object<'_>, joined: &[&str]) -> Option<Vec<Bytes>> {
+    let list = object.present(FIELD)?;
     let hops = joined
         .iter()
         .filter_map(|hop| Object::parse(hop.as_bytes()).ok());
-    let mut shown = Vec::new();
+    // A set, because nothing limits how many blocks there are on either side.
+    let mut shown = HashSet::new();
     for hop in hops {
         let blocks = json::objects(hop.present(FIELD).unwrap_or_default());
         shown.extend(blocks.filter_map(|block| seal(&block).map(Cow::into_owned)));
     }
-    let blocks: Vec<&[u8]> = json::elements(object.present(FIELD)?).collect();
+    // Most messages have no earlier hops, and their blocks need not be read.
+    if shown.is_empty() {
+        return None;
+    }
+    let blocks: Vec<&[u8]> = json::elements(list).collect();
     let is_new = |block: &&&[u8]| {
-        let seal = Object::parse(block)
-            .ok()
-            .and_then(|block| seal(&block).map(Cow::into_owned));
-        seal.is_none_or(|seal| !shown.contains(&seal))
+        let block = Object::parse(block).ok();
+        let seal = block.as_ref().and_then(seal);
+        seal.is_none_or(|seal| !shown.contains(seal.as_ref()))
     };
     let left = blocks.iter().filter(is_new);
     let left: Vec<Bytes> = left.map(|block| Bytes::copy_from_slice(block)).collect();
