@@ -295,6 +295,8 @@ impl Session {
             },
             implicit_tokens: 8000,
             without: Default::default(),
+            thoughts: Default::default(),
+            foreign: &|_| false,
         });
         (transcript, path)
     }

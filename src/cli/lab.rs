@@ -12,9 +12,9 @@ use super::agents::{Agent, Environment};
 use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
+use crate::model::ReasoningBack;
 use crate::replay::source::{self, Source};
 use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
-use crate::tokens::ReasoningBack;
 use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
 
 /// How sessions are played.

@@ -179,7 +179,7 @@ impl Console {
         let request = live.and_then(|live| live.dialect.decode(live.body).ok());
         let sound = match &request {
             Some(request) => may_speak(request, family),
-            None if family.demands_reasoning() => Err(NoExchange::Demanded),
+            None if family.reasoning_back.demands() => Err(NoExchange::Demanded),
             None => Ok(()),
         };
         match sound {

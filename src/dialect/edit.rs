@@ -67,9 +67,6 @@ pub struct AssistantEdit<'a> {
     pub text: Option<&'a str>,
     /// Whether reasoning is removed.
     pub drop_reasoning: bool,
-    /// Whether reasoning stays if a part of its message is removed, even in a format that binds
-    /// reasoning to its place.
-    pub keep_reasoning: bool,
     /// Whether another model made the message than the one that reads it. Then all reasoning and
     /// all signatures of calls are removed, because only the other model's provider can read them.
     pub foreign: bool,

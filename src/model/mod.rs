@@ -19,6 +19,7 @@ mod record;
 mod rope;
 mod session_row;
 mod strings;
+mod thoughts;
 mod turn_facts;
 mod usage;
 pub(crate) mod weight;
@@ -49,6 +50,7 @@ pub use record::{
 pub use rope::Rope;
 pub use session_row::{RowSizes, SessionRow};
 pub use strings::strings;
+pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
 pub use turn_facts::{Held, ItemSize, LateReport, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};

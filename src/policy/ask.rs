@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::protect::{ItemSet, Protection};
-use crate::model::{Globs, Words, label_set};
+use crate::model::{Globs, ReasoningBack, Words, label_set};
 use crate::session::clip::ClipLimits;
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
@@ -109,8 +109,8 @@ pub struct EvictionSettings {
     /// Whether everything before the first `start` is prologue, which the published order never
     /// evicts (paper 000 §4.3). Set if the model knew `delimiter` from the first request on.
     pub prologue_until_start: bool,
-    /// Whether reasoning stays with its calls because the model family demands it back.
-    pub keep_reasoning: bool,
+    /// Which thoughts must come back to the provider.
+    pub reasoning_back: ReasoningBack,
     /// Result size in tokens above which a tool that no list names counts as bulk.
     pub bulk_above: u32,
     /// Which new results `admit` clips.
@@ -128,7 +128,7 @@ impl Default for EvictionSettings {
             protect_recent: 8000,
             strict_active: false,
             prologue_until_start: false,
-            keep_reasoning: false,
+            reasoning_back: ReasoningBack::None,
             bulk_above: 2000,
             admit: AdmitSettings::default(),
             held: ItemSet::default(),

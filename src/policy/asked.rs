@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use super::ask::{Level, Order, Policy, PolicyAsk};
+use super::cut::STUB_FROM;
 use super::pass::{Proposal, conclude};
 use super::protect::Protection;
-use super::work::{STUB_FROM, Work, bare};
+use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark};
 use crate::session::graph::Episode;
 use crate::session::index::{EpisodeIndex, ItemIndex};

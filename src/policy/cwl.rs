@@ -1,13 +1,14 @@
 //! Context Window Lifecycle in the finer order: graduated eviction along the episode graph (paper
-//! 000 §4.4, design §5). Acts go before exploration, oldest first, level by level; the view is
-//! counted again after each step. Pure. Never touches what is protected.
+//! 000 §4.4, design §5). [`CLOSED`], [`HELD`] and [`LAST`] are that order, and one loop runs them; the
+//! view is counted again after each step. Pure. Never touches what is protected.
 
 use super::ask::{Level, Policy, PolicyAsk};
-use super::levels::Levels;
-use super::open_episode;
+use super::levels::{Levels, STAGES, Stage};
 use super::pass::{Proposal, conclude};
 use super::plan::Move;
+use super::thoughts::{self, Reach};
 use super::work::Work;
+use super::{last_resort, merge, open_episode};
 use crate::model::{ItemKind, Mark};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::{EpisodeIndex, Indexed, ItemIndex};
@@ -17,17 +18,125 @@ use crate::session::transcript::Item;
 /// it goes on to what open work needs. A higher number keeps less of that.
 const HELD_PART: u64 = 12;
 
+/// If a pass has to take what no other does, it makes room for so many answers: one that stops at the ceiling is followed
+/// by another at the next answer, and each rewrites the cached prefix.
+const ANSWERS: u64 = 8;
+
+/// Closed work that nothing in view needs. The cost of the ledger is known only once it is written, so these steps
+/// repeat until the target is met or nothing moves.
+const CLOSED: [Row; 5] = [
+    Row::new(
+        Due::Always,
+        DownTo::Floor,
+        Step::Thoughts(Reach::BehindTheCut),
+    ),
+    Row::new(Due::Always, DownTo::Floor, Step::Results),
+    Row::new(Due::Always, DownTo::Removal, Step::Episodes),
+    Row::new(Due::Always, DownTo::Removal, Step::Lines),
+    Row::new(Due::Always, DownTo::Removal, Step::Merge),
+];
+
+/// What open work needs: what the open episode did lasts without its results, so those go before what it declared
+/// that it depends on.
+const HELD: [Row; 4] = [
+    Row::new(
+        Due::FallsShort,
+        DownTo::Floor,
+        Step::Open(&[Stage::Superseded, Stage::Effects]),
+    ),
+    Row::new(Due::FallsShort, DownTo::Floor, Step::Depended),
+    Row::new(Due::FallsShort, DownTo::Floor, Step::Open(&STAGES)),
+    Row::new(Due::FallsShort, DownTo::Removal, Step::OpenCalls),
+];
+
+/// What goes only where all else is too little.
+const LAST: [Row; 6] = [
+    Row::new(Due::FallsShort, DownTo::Floor, Step::DependedCalls),
+    // What results of these calls pointed to was held by them alone.
+    Row::new(Due::FreedPointers, DownTo::Floor, Step::Again),
+    Row::new(Due::FallsShort, DownTo::Floor, Step::DependedMarks),
+    Row::new(Due::Unmet, DownTo::Answers, Step::Thoughts(Reach::All)),
+    Row::new(Due::Unmet, DownTo::Answers, Step::MergeAll),
+    Row::new(Due::Unmet, DownTo::Answers, Step::LastResort),
+];
+
+/// One step of the order: when it is taken, how far it goes, and what it does.
+struct Row {
+    due: Due,
+    down_to: DownTo,
+    step: Step,
+}
+
+impl Row {
+    const fn new(due: Due, down_to: DownTo, step: Step) -> Self {
+        Self { due, down_to, step }
+    }
+}
+
+/// When a step is taken.
+#[derive(Clone, Copy)]
+enum Due {
+    /// In each pass.
+    Always,
+    /// If the view would reach the ceiling again too soon.
+    FallsShort,
+    /// The same, if the view had pointers, and none of what they pointed to could go.
+    FreedPointers,
+    /// If the view is above the ceiling.
+    Unmet,
+}
+
+/// The size at which a step stops.
+#[derive(Clone, Copy)]
+enum DownTo {
+    /// The floor of the pass.
+    Floor,
+    /// The size down to which whole items go.
+    Removal,
+    /// The ceiling, less the room that some answers of the newest's size take.
+    Answers,
+}
+
+/// What a step takes.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Thoughts.
+    Thoughts(Reach),
+    /// Results of closed work, level by level.
+    Results,
+    /// Calls of closed work, then its episodes whole; acts before exploration, each oldest first.
+    Episodes,
+    /// Texts of spans without calls; a line is left of each.
+    Lines,
+    /// Tombstones, into the ledger.
+    Merge,
+    /// Results inside the open episode, by these levels.
+    Open(&'static [Stage]),
+    /// Calls inside the open episode.
+    OpenCalls,
+    /// Results of exploration that an act in view depends on. Its calls, its start and its description stay.
+    Depended,
+    /// Calls of exploration that an act in view depends on. Its start and its description stay.
+    DependedCalls,
+    /// What such exploration shows beside its description, where a thought must stay with each of its marks.
+    DependedMarks,
+    /// All the steps before [`LAST`] once more.
+    Again,
+    /// Tombstones, whatever room they take.
+    MergeAll,
+    /// All but what no pass may touch.
+    LastResort,
+}
+
 /// A pass in progress.
 struct LevelsPass<'a> {
     work: Work<'a>,
     levels: Levels<'a>,
+    floor: u64,
     ceiling: u64,
 }
 
-/// Proposes a pass down to the floor. If that frees too little to be worth a pass, it goes on to
-/// what open work needs: it shortens results of exploration that an act in view depends on, then
-/// removes calls inside an open episode, then whole calls of such exploration. The protected tail
-/// of recent tokens goes before those, but only to meet the ceiling.
+/// Proposes a pass down to the floor. The protected tail of recent tokens goes only to meet the ceiling.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let protection = ask.protection(ask.config.protect_recent);
     // The paper's rule: nothing of an open episode goes.
@@ -40,6 +149,7 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     let mut pass = LevelsPass {
         levels: Levels::new(ask, &work),
         work,
+        floor: ask.target.floor,
         ceiling: ask.target.ceiling,
     };
     pass.evict();
@@ -47,42 +157,23 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
         pass.work.protection = pass.work.protection.without_recent();
         pass.evict();
     }
-    // Still too little: exploration that open work stands on goes as a whole.
-    if pass.falls_short() {
-        pass.strip_depended();
-        // What its results pointed to was held by them alone.
-        if pass.work.has_pointers() && pass.falls_short() {
-            pass.evict();
-        }
-    }
-    pass.merge_to_ceiling();
+    pass.run(&LAST);
     conclude(pass.work, ask, Policy::Cwl)
 }
 
 impl<'a> LevelsPass<'a> {
-    fn unmet(&self) -> bool {
-        self.work.total() > self.ceiling
-    }
-
-    /// Whether the view would reach the ceiling again too soon. Such a pass rewrites the cached
-    /// prefix for a few turns only, and the next passes would do the same as long as the same work
-    /// is held. If the floor equals the ceiling this is [`LevelsPass::unmet`].
-    fn falls_short(&self) -> bool {
-        let floor = self.work.target;
-        self.work.total() > floor + self.ceiling.saturating_sub(floor) / HELD_PART
-    }
-
-    fn episodes(&self) -> &'a Indexed<EpisodeIndex, Episode> {
-        &self.work.transcript.graph.episodes
-    }
-
-    /// Evicts closed episodes and merges tombstones into the ledger. If that falls short, goes on
-    /// to what an act in view depends on and to the open episode. The cost of the ledger is known
-    /// only once it is written, so the first part repeats until the target is met or nothing moves.
+    /// Evicts closed work, then what open work needs.
     fn evict(&mut self) {
         loop {
             let before = self.work.moves.len();
-            self.evict_in_order();
+            loop {
+                let before = self.work.moves.len();
+                self.run(&CLOSED);
+                if self.work.total() <= self.removal() || self.work.moves.len() == before {
+                    break;
+                }
+            }
+            self.run(&HELD);
             // A result to which another one pointed may go once that is gone, which may have been
             // later in the order.
             if self.work.met() || !self.work.frees_since(before) {
@@ -91,74 +182,129 @@ impl<'a> LevelsPass<'a> {
         }
     }
 
-    fn evict_in_order(&mut self) {
-        loop {
-            let before = self.work.moves.len();
-            self.strip_eligible();
-            let floor = self.work.target;
-            self.work.target = self.removal();
-            // Whole items go only down to `removal`; results were stripped down to the floor.
-            self.evict_closed();
-            self.line_texts();
-            merge_tombstones(&mut self.work);
-            let met = self.work.met();
-            self.work.target = floor;
-            if met || self.work.moves.len() == before {
-                break;
+    /// Takes these steps, those that are due.
+    fn run(&mut self, rows: &[Row]) {
+        for row in rows {
+            if self.is_due(row.due) {
+                self.work.target = match row.down_to {
+                    DownTo::Floor => self.floor,
+                    DownTo::Removal => self.removal(),
+                    DownTo::Answers => self.answers(),
+                };
+                self.take(row.step);
+                self.work.target = self.floor;
             }
-        }
-        if self.falls_short() && !self.work.config.strict_active {
-            self.shorten_depended();
-            self.strip_open();
         }
     }
 
-    /// Shortens results inside the open episode, then removes whole calls. Unannotated work is cut
-    /// into spans as it grows, so its open span is short and goes only to meet the ceiling.
-    fn strip_open(&mut self) {
-        let current = self.work.transcript.graph.current();
-        let open = current.and_then(|at| self.episodes().get(at));
-        let marked = open.is_some_and(|one| one.kind != EpisodeKind::Implicit);
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Thoughts(reach) => thoughts::strip(&mut self.work, reach),
+            Step::Results => self.strip_eligible(),
+            Step::Episodes => self.evict_closed(),
+            Step::Lines => self.line_texts(),
+            Step::Merge => merge::tombstones(&mut self.work),
+            Step::Open(stages) => self.strip_open(stages),
+            Step::OpenCalls => self.strip_open_calls(),
+            Step::Depended => self.shorten_depended(),
+            Step::DependedCalls => self.strip_depended(),
+            Step::DependedMarks => self.fold_depended(),
+            Step::Again => self.evict(),
+            Step::MergeAll => merge::to_the_target(&mut self.work),
+            // The paper's rule holds to the end.
+            Step::LastResort if self.work.config.strict_active => {}
+            Step::LastResort => last_resort::evict(&mut self.work, self.ceiling),
+        }
+    }
+
+    fn is_due(&self, due: Due) -> bool {
+        match due {
+            Due::Always => true,
+            Due::FallsShort => self.falls_short(),
+            Due::FreedPointers => self.work.has_pointers() && self.falls_short(),
+            Due::Unmet => self.unmet(),
+        }
+    }
+
+    fn unmet(&self) -> bool {
+        self.work.total() > self.ceiling
+    }
+
+    /// Whether the view would reach the ceiling again too soon. Such a pass rewrites the cached
+    /// prefix for a few turns only, and the next passes would do the same as long as the same work
+    /// is held. If the floor equals the ceiling this is [`LevelsPass::unmet`].
+    fn falls_short(&self) -> bool {
+        self.work.total() > self.floor + self.ceiling.saturating_sub(self.floor) / HELD_PART
+    }
+
+    fn episodes(&self) -> &'a Indexed<EpisodeIndex, Episode> {
+        &self.work.transcript.graph.episodes
+    }
+
+    /// The open episode, if it may be touched now. Unannotated work is cut into spans as it grows, so
+    /// its open span is short and goes only to meet the ceiling, unless thoughts make it large.
+    fn open(&self) -> Option<&'a Episode> {
         // Nothing to do if calls of closed work were spared only because of `removal`.
-        if self.work.total() <= self.removal() || (!marked && !self.unmet()) {
-            return;
+        if self.work.config.strict_active || self.work.total() <= self.removal() {
+            return None;
         }
-        if let Some(open) = open {
-            self.levels.strip(&mut self.work, &[open]);
+        let open = self.episodes().get(self.work.transcript.graph.current()?)?;
+        let marked = open.kind != EpisodeKind::Implicit;
+        (marked || self.unmet() || self.is_thoughtful(open)).then_some(open)
+    }
+
+    /// Whether thoughts of an episode that have to stay take more than the room that a pass makes.
+    fn is_thoughtful(&self, episode: &Episode) -> bool {
+        let thoughts = episode
+            .items
+            .iter()
+            .filter(|at| self.work.is_demanded(**at));
+        let sizes = thoughts.map(|at| self.work.freed(*at));
+        sizes.sum::<u64>() > self.ceiling.saturating_sub(self.floor)
+    }
+
+    fn strip_open(&mut self, stages: &[Stage]) {
+        if let Some(open) = self.open() {
+            self.levels.strip(&mut self.work, &[open], stages);
         }
-        let floor = self.work.target;
-        self.work.target = self.removal();
-        open_episode::strip(&mut self.work);
-        self.work.target = floor;
-        // The last span that was stripped may have the newest tombstone, which holds the ledger.
-        self.work.ledger();
+    }
+
+    fn strip_open_calls(&mut self) {
+        if self.open().is_some() {
+            open_episode::strip(&mut self.work);
+            // The last span that was stripped may have the newest tombstone, which holds the ledger.
+            self.work.ledger();
+        }
     }
 
     /// The size down to which whole items are removed. It is above the floor by half of the results
     /// that are protected only now, because the next pass can strip those: a message with many
     /// large reads would otherwise drive everything before it out of view.
     fn removal(&self) -> u64 {
-        let floor = self.work.target;
         let result = |(at, item): &(ItemIndex, &Item)| {
             item.kind == ItemKind::Result && self.work.protected(*at)
         };
         let items = self.work.transcript.items.indexed();
         let sizes = items.filter(result).map(|(_, item)| u64::from(item.tokens));
-        (floor + sizes.sum::<u64>() / 2).clamp(floor, self.ceiling.max(floor))
+        let spared = sizes.sum::<u64>() / 2;
+        (self.floor + spared).clamp(self.floor, self.ceiling.max(self.floor))
+    }
+
+    /// The size that leaves room for some answers of the newest's size.
+    fn answers(&self) -> u64 {
+        let newest = self.work.transcript.newest_answer();
+        let newest = newest.map_or(0, |entry| self.work.view.body_size(entry));
+        let room = ANSWERS * u64::from(newest);
+        self.ceiling
+            .saturating_sub(room)
+            .clamp(self.floor, self.ceiling.max(self.floor))
     }
 
     /// Strips all eligible episodes by the finer levels.
     fn strip_eligible(&mut self) {
         let all = self.episodes().iter();
         let eligible: Vec<&Episode> = all.filter(|one| self.work.is_eligible(one)).collect();
-        let expl = eligible.iter().filter(|one| one.is_expl());
-        for episode in expl.filter(|_| !self.work.config.keep_reasoning) {
-            if !self.work.met() {
-                let moves = strip(&self.work, episode, Level::Reasoning);
-                self.work.apply(episode, Level::Reasoning, moves);
-            }
-        }
-        self.levels.strip(&mut self.work, &eligible);
+        self.levels.strip(&mut self.work, &eligible, &STAGES);
     }
 
     /// Evicts acts, then exploration, each oldest first. An evicted act may free what it depended
@@ -174,7 +320,7 @@ impl<'a> LevelsPass<'a> {
             if moved {
                 let freed = act.dependencies.iter().filter_map(|at| episodes.get(*at));
                 let freed: Vec<_> = freed.filter(|one| self.work.is_eligible(one)).collect();
-                self.levels.strip(&mut self.work, &freed);
+                self.levels.strip(&mut self.work, &freed, &STAGES);
             }
         }
         for expl in episodes.iter().filter(|one| one.is_expl()) {
@@ -186,7 +332,7 @@ impl<'a> LevelsPass<'a> {
     /// removed.
     fn line_texts(&mut self) {
         for episode in self.episodes().iter().filter(|one| one.carrier.is_none()) {
-            if !self.work.met() && is_silent(&self.work, episode) {
+            if !self.work.met() && merge::is_silent(&self.work, episode) {
                 for item in &episode.items {
                     self.levels.line(&mut self.work, *item);
                 }
@@ -198,17 +344,9 @@ impl<'a> LevelsPass<'a> {
         if self.work.met() || !self.work.is_eligible(episode) {
             return;
         }
-        for level in [Level::Reasoning, Level::Bulk, Level::Intermediate] {
-            if level == Level::Reasoning && (!episode.is_expl() || self.work.config.keep_reasoning)
-            {
-                continue;
-            }
+        for level in [Level::Bulk, Level::Intermediate] {
             let moves = strip(&self.work, episode, level);
-            if level == Level::Reasoning {
-                self.apply(episode, level, moves);
-            } else {
-                self.one_by_one(episode, level, moves);
-            }
+            self.one_by_one(episode, level, moves);
             if self.work.met() {
                 return;
             }
@@ -248,25 +386,26 @@ impl<'a> LevelsPass<'a> {
         self.episodes().iter().filter(held).collect()
     }
 
-    /// Shortens results of exploration that an act in view depends on. Its calls, its start and its
-    /// description stay.
     fn shorten_depended(&mut self) {
+        if self.work.config.strict_active {
+            return;
+        }
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
-            self.levels.strip(&mut self.work, &[episode]);
+            self.levels.strip(&mut self.work, &[episode], &STAGES);
         }
     }
 
-    /// Removes whole calls of exploration that an act in view depends on, as the last resort. Its
-    /// start, its description and the line of what is gone stay.
     fn strip_depended(&mut self) {
-        self.work.protection = self.work.protection.without_depended();
+        if self.work.config.strict_active {
+            return;
+        }
+        self.shorten_depended();
         for episode in self.depended() {
-            self.levels.strip(&mut self.work, &[episode]);
             for level in [Level::Bulk, Level::Intermediate] {
                 if !self.work.met() {
                     let moves = strip(&self.work, episode, level);
-                    self.apply(episode, level, moves);
+                    self.one_by_one(episode, level, moves);
                 }
             }
         }
@@ -274,118 +413,29 @@ impl<'a> LevelsPass<'a> {
         self.work.ledger();
     }
 
-    /// Merges tombstones, oldest first, if they alone are why the view is above the ceiling. If the
-    /// view stays above it whatever is merged, their descriptions stay.
-    fn merge_to_ceiling(&mut self) {
-        if !self.unmet() {
+    /// Leaves one message of each such exploration, with its description: two marks keep the thoughts of two.
+    fn fold_depended(&mut self) {
+        if self.work.config.strict_active {
             return;
         }
-        let standing = standing(&self.work);
-        let sizes = standing.iter().map(|one| tombstone_size(&self.work, one));
-        let own: u64 = sizes.map(u64::from).sum();
-        if self.work.total().saturating_sub(own) > self.ceiling {
-            return;
-        }
-        for episode in standing {
-            if self.unmet() {
-                merge_unless_needed(&mut self.work, episode);
-                self.work.ledger();
+        for episode in self.depended() {
+            let mut marks = [episode.carrier, episode.end].into_iter().flatten();
+            let told = episode
+                .carrier
+                .is_some_and(|at| self.work.mark(at) < Mark::Removed);
+            if told && !self.work.met() && marks.any(|at| self.work.kept_thought(at) > 0) {
+                let moves = self.work.remove(episode);
+                self.apply(episode, Level::Episode, moves);
             }
         }
     }
 }
 
-/// The moves that strip an episode at a level: reasoning, calls of search and listing tools, or all
-/// other calls. Results go with their calls.
+/// The moves that strip an episode at a level: calls of search and listing tools, or all other
+/// calls. Results go with their calls.
 fn strip(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
-    work.strip(episode, |item| match level {
-        Level::Reasoning => item.kind == ItemKind::Reasoning,
-        Level::Bulk => item.kind == ItemKind::Call && work.is_bulk(item),
-        Level::Intermediate => item.kind == ItemKind::Call && !work.is_bulk(item),
-        Level::Repeat
-        | Level::Clip
-        | Level::Loop
-        | Level::Superseded
-        | Level::Stub
-        | Level::Skeleton
-        | Level::Arguments
-        | Level::Asked
-        | Level::Episode
-        | Level::Open
-        | Level::Ledger => false,
+    let bulk = level == Level::Bulk;
+    work.strip(episode, |item| {
+        item.kind == ItemKind::Call && work.is_bulk(item) == bulk
     })
-}
-
-/// Merges tombstones into the ledger once they take more than a tenth of the ceiling. Merges spans
-/// without calls too, oldest first, if the target can't be met otherwise. The newest tombstone
-/// stays and holds the ledger, and so does the tombstone of an expl that an act in view depends on.
-fn merge_tombstones(work: &mut Work<'_>) {
-    let transcript = work.transcript;
-    if work.view.marked().ledger_host().is_none() {
-        return;
-    }
-    let standing = standing(work);
-    let size: u32 = standing
-        .iter()
-        .map(|episode| tombstone_size(work, episode))
-        .sum();
-    // Few tombstones are kept; many cost more than the ledger.
-    if size > work.measure.ceiling / 10 {
-        for episode in standing {
-            merge_unless_needed(work, episode);
-        }
-    }
-    for episode in &transcript.graph.episodes {
-        if !work.met() && is_silent(work, episode) {
-            merge(work, episode);
-        }
-    }
-    work.ledger();
-}
-
-/// The episodes of which nothing but a tombstone is shown, oldest first.
-fn standing<'a>(work: &Work<'a>) -> Vec<&'a Episode> {
-    let seen = work.view.marked();
-    let all = work.transcript.graph.episodes.iter();
-    let folded = |one: &&Episode| seen.tombstone(one).is_some() && seen.is_removed(one);
-    all.filter(folded).collect()
-}
-
-/// Merges an episode unless its tombstone holds the ledger, or an act in view depends on it.
-fn merge_unless_needed(work: &mut Work<'_>, episode: &Episode) {
-    let seen = work.view.marked();
-    let holds = seen
-        .ledger_host()
-        .is_none_or(|host| episode.carrier == Some(host));
-    if !holds && !seen.has_dependents(episode) {
-        merge(work, episode);
-    }
-}
-
-/// The tokens of a tombstone: its call and the result that holds its text.
-fn tombstone_size(work: &Work<'_>, episode: &Episode) -> u32 {
-    let item = episode.carrier.and_then(|at| work.item(at));
-    item.map_or(0, |item| {
-        item.tokens + work.result_entry(item).map_or(0, |at| work.size(at))
-    })
-}
-
-/// Removes what is left of an episode. From now on the ledger names it.
-fn merge(work: &mut Work<'_>, episode: &Episode) {
-    if work.holds_protected(episode) {
-        return;
-    }
-    let due = episode.items.iter();
-    let due = due.filter(|index| work.mark(**index) != Mark::Removed);
-    let moves = due.map(|index| Move::whole(*index, Mark::Removed));
-    let moves = moves.collect();
-    work.apply(episode, Level::Ledger, moves);
-}
-
-/// Whether an episode is a closed span without calls whose text is still shown.
-fn is_silent(work: &Work<'_>, episode: &Episode) -> bool {
-    episode.kind == EpisodeKind::Implicit
-        && episode.closed
-        && episode.carrier.is_none()
-        && !work.view.marked().is_removed(episode)
 }

@@ -6,20 +6,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ask::{Level, PolicyAsk};
+use super::cut::{SKELETON_FROM, STUB_FROM};
 use super::lexicon::Lexicon;
 use super::plan::Move;
-use super::work::{STUB_FROM, Work, bare};
+use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
-use crate::session::index::{EntryIndex, ItemIndex};
-use crate::session::marked::Marked;
+use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
-/// A result with fewer tokens than this gets no skeleton.
-const SKELETON_FROM: u32 = 200;
-
 /// The levels in order.
-const STAGES: [Stage; 5] = [
+pub(super) const STAGES: [Stage; 5] = [
     Stage::Superseded,
     Stage::Effects,
     Stage::Skeletons,
@@ -28,7 +25,7 @@ const STAGES: [Stage; 5] = [
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Results that occur again later.
     Superseded,
     /// Results of commands and writes, whose effects last without them.
@@ -83,28 +80,6 @@ impl Pair {
             points: work.is_pointer(call),
         })
     }
-}
-
-/// The message of the oldest call whose result the next pass takes first: one that no pass has
-/// touched, and that is large or whose effects last without its result. Everything before it
-/// outlives the next pass, unless that has to go on to smaller results. It depends on marks alone,
-/// so it stays the same between two passes.
-#[must_use]
-pub fn next_cut(seen: Marked<'_>) -> Option<EntryIndex> {
-    let Marked { transcript, marks } = seen;
-    let next = |item: &&Item| {
-        let result = item.pair.and_then(|pair| transcript.items.get(pair));
-        let from = match item.class {
-            ToolClass::Shell | ToolClass::Write => STUB_FROM,
-            ToolClass::Bulk | ToolClass::Read | ToolClass::Unknown => SKELETON_FROM,
-        };
-        item.kind == ItemKind::Call
-            && item.delimiter.is_none()
-            && marks.get(item.no) == Mark::Live
-            && !item.pinned
-            && result.is_some_and(|result| !result.stays && result.tokens >= from)
-    };
-    transcript.items.iter().find(next).map(|item| item.entry)
 }
 
 /// The pairs that may be shortened, in the order of these calls. A result and the pointers to it are
@@ -166,7 +141,7 @@ impl<'a> Levels<'a> {
     }
 
     /// Strips episodes, given oldest first, level by level until the target is met.
-    pub fn strip(&mut self, work: &mut Work<'a>, episodes: &[&'a Episode]) {
+    pub fn strip(&mut self, work: &mut Work<'a>, episodes: &[&'a Episode], stages: &[Stage]) {
         let of_kind = |acts: bool| {
             let episodes = episodes.iter();
             episodes.filter(move |episode| (episode.kind == EpisodeKind::Act) == acts)
@@ -177,7 +152,7 @@ impl<'a> Levels<'a> {
         let items: Vec<ItemIndex> = items.copied().collect();
         let pairs = pairs(work, &items);
         // A level goes through all episodes before the next level begins.
-        for stage in STAGES {
+        for stage in stages.iter().copied() {
             for pair in &pairs {
                 if work.met() || (stage == Stage::Arguments && work.total() <= self.ceiling) {
                     return;
@@ -275,7 +250,7 @@ impl<'a> Levels<'a> {
             return;
         }
         for (at, item) in transcript.indexed_items_of(entry) {
-            if item.kind == ItemKind::Reasoning && work.mark(at) < Mark::Removed {
+            if item.kind == ItemKind::Reasoning && work.mark(at) < Mark::Removed && !work.met() {
                 work.shrink(Level::Reasoning, at, Mark::Removed, None);
             }
         }
@@ -295,7 +270,13 @@ impl<'a> Levels<'a> {
                 }
             }
             let written = item.delimiter.is_none() && !item.said;
-            if one.mark == Mark::Tombstone && written {
+            let episode = item
+                .episode
+                .and_then(|at| work.transcript.graph.episodes.get(at));
+            // The mark of a call that is trimmed does not tell a tombstone, so only the one that carries it without
+            // being told is trimmed.
+            let first = episode.is_some_and(|episode| episode.carrier == Some(one.item));
+            if one.mark == Mark::Tombstone && written && first {
                 one.kept = self.trimmed(work, one.item);
             }
         }

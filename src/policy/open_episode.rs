@@ -40,10 +40,11 @@ pub(super) fn strip(work: &mut Work<'_>) {
 
 /// The calls of one level that may be removed, oldest first.
 fn due(work: &Work<'_>, episode: &Episode, bulk: bool) -> Vec<Move> {
+    let tombstone = work.carrier(episode);
     let goes = |index: &ItemIndex| {
         let item = work.item(*index)?;
         let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        let carrier = episode.kind == EpisodeKind::Implicit && episode.carrier == Some(*index);
+        let carrier = episode.kind == EpisodeKind::Implicit && tombstone == Some(*index);
         let mark = if carrier {
             Mark::Tombstone
         } else {

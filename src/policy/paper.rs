@@ -5,6 +5,7 @@
 use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::plan::Move;
+use super::thoughts;
 use super::work::Work;
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
@@ -128,10 +129,9 @@ impl<'a> PaperPass<'a> {
             && !self.work.view.marked().has_dependents(episode)
     }
 
-    /// Line 8: only exploration is stripped of reasoning, and not if the model's family demands
-    /// reasoning back with its calls.
+    /// Line 8: only exploration is stripped of reasoning.
     fn is_applicable(&self, level: Level, episode: &Episode) -> bool {
-        level != Level::Reasoning || (episode.is_expl() && !self.work.config.keep_reasoning)
+        level != Level::Reasoning || episode.is_expl()
     }
 
     /// Line 9: what each level covers (§4.4, "Within the selected episode").
@@ -139,8 +139,10 @@ impl<'a> PaperPass<'a> {
         let work = &self.work;
         let call = |item: &Item| item.kind == ItemKind::Call;
         match level {
-            // "Extended chain-of-thought content"
-            Level::Reasoning => work.strip(episode, |item| item.kind == ItemKind::Reasoning),
+            // "Extended chain-of-thought content", but for what the provider demands back
+            Level::Reasoning => work.strip(episode, |item| {
+                item.kind == ItemKind::Reasoning && thoughts::may_go(work, item.entry)
+            }),
             // "Large, enumerable tool outputs — search results, directory listings"
             Level::Bulk => work.strip(episode, |item| call(item) && work.is_bulk(item)),
             // "Smaller tool interactions — file reads, bash commands and their outputs"

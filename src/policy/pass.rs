@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ask::{Level, Policy, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
-use super::work::{Freed, Work};
+use super::work::{Freed, LastStep, Work};
 use crate::model::{ItemKind, Mark};
 use crate::session::transcript::Item;
 
@@ -15,6 +15,8 @@ pub struct Proposal {
     pub plan: Plan,
     /// The size of the view after them.
     pub size: u64,
+    /// What it takes last.
+    pub last: LastStep,
     /// What each policy evicted, by level.
     pub gone: BTreeMap<(Policy, Level), Freed>,
     /// Moves that broke a rule and were dropped, each of which is a mistake of the policy.
@@ -51,10 +53,12 @@ pub(super) fn conclude(work: Work<'_>, ask: &PolicyAsk<'_>, policy: Policy) -> P
     }
     let unmet = size > ask.target.ceiling;
     let pinned = unmet.then(|| pinned(&work, ask.target.fixed));
+    let last = work.last_step();
     let gone = work.gone.into_iter();
     Proposal {
         plan,
         size,
+        last,
         gone: gone.map(|(level, gone)| ((policy, level), gone)).collect(),
         dropped: dropped.into_iter().map(|error| (policy, error)).collect(),
         pinned,
@@ -92,6 +96,7 @@ impl Proposal {
         Self {
             plan: Plan::default(),
             size: ask.view.size() + ask.target.fixed,
+            last: LastStep::default(),
             gone: BTreeMap::new(),
             dropped: Vec::new(),
             pinned: None,
@@ -102,6 +107,9 @@ impl Proposal {
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.plan.append(later.plan);
+        if !later.last.items.is_empty() {
+            self.last = later.last;
+        }
         for (of, gone) in later.gone {
             let sum = self.gone.entry(of).or_default();
             sum.items += gone.items;

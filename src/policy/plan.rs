@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::protect::Protection;
 use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
-use crate::session::graph::{DelimiterRole, Episode};
+use crate::session::graph::{DelimiterRole, Episode, EpisodeKind};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::measure::Measure;
@@ -223,7 +223,12 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
         item.delimiter,
         Some(DelimiterRole::Start(_) | DelimiterRole::End(_))
     );
-    let carrier = episode.is_expl() && episode.carrier == Some(one.item);
+    // Any call of an implicit episode may carry its tombstone.
+    let carrier = match episode.kind {
+        EpisodeKind::Implicit => is_call(item),
+        EpisodeKind::Expl => episode.carrier == Some(one.item),
+        EpisodeKind::Act => false,
+    };
     let partly = is_call(item) && one.kept.is_some();
     // A text without calls can be replaced by a line.
     let line = item.kind == ItemKind::Text && one.kept.is_some() && episode.carrier.is_none();
@@ -242,7 +247,7 @@ fn is_showable(item: &Item, one: &Move, episode: &Episode) -> Result<(), PlanErr
     }
 }
 
-/// Checks the rules of open episodes: only calls of one may be evicted, or nothing.
+/// Checks the rules of open episodes: only calls and thoughts of one may be evicted, or nothing.
 fn is_free(
     item: &Item,
     one: &Move,
@@ -250,7 +255,8 @@ fn is_free(
     protection: &Protection,
 ) -> Result<(), PlanError> {
     let line = one.mark == Mark::Masked && item.kind != ItemKind::Text;
-    if episode.closed || (!protection.holds_open() && (is_call(item) || line)) {
+    let parts = is_call(item) || line || item.kind == ItemKind::Reasoning;
+    if episode.closed || (!protection.holds_open() && parts) {
         Ok(())
     } else {
         Err(PlanError::Open(one.item))
@@ -287,9 +293,12 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
                 parts.insert(at);
             }
         }
-        // Calls may be evicted all the same if the pass frees depended-on exploration; its start,
-        // text and description stay.
-        let spared = protection.frees_depended() && (one.mark <= Mark::Masked || is_call(item));
+        // Thoughts are no work, and calls may be evicted all the same if the pass frees depended-on
+        // exploration; its description stays, if need be in a tombstone.
+        let thought = item.kind == ItemKind::Reasoning && !protection.holds_open();
+        let shortened = one.mark <= Mark::Masked || is_call(item);
+        let told = || after.tombstone(episode).is_some() && is_whole(after, episode);
+        let spared = thought || (protection.frees_depended() && (shortened || told()));
         if blocked.contains(&at) && !spared {
             return Err(PlanError::Depended(one.item));
         }
@@ -299,7 +308,10 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Resul
         if with_all && parts.contains(&at) {
             return Err(PlanError::Part(one.item));
         }
-        if one.mark == Mark::Removed && episode.is_expl() && episode.carrier == Some(one.item) {
+        if one.mark == Mark::Removed
+            && episode.is_expl()
+            && after.carrier(episode) == Some(one.item)
+        {
             merges = merges.or(Some(one.item));
         }
     }

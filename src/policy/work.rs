@@ -1,12 +1,15 @@
 //! The state of a pass in progress: marks that move, notes and sizes that follow, and the total
 //! that is compared with the target after each step. Never chooses what is evicted.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::ask::{EvictionSettings, Level, PolicyAsk};
+use super::cut::STUB_FROM;
 use super::plan::Move;
 use super::protect::Protection;
+use super::thoughts::{self, Demand};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::{EntryIndex, ItemIndex};
@@ -14,8 +17,8 @@ use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 
-/// A text with fewer tokens than this is no longer than the line that would replace it.
-pub(super) const STUB_FROM: u32 = 24;
+/// About the size of a call whose long arguments are trimmed.
+const TRIMMED: u32 = 64;
 
 /// What is left of a text or result that a bare line replaces.
 pub(super) fn bare() -> Kept {
@@ -34,12 +37,23 @@ pub struct Freed {
     pub tokens: i64,
 }
 
+/// The newest step of a pass. No pass ends below its target by more than this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastStep {
+    /// What the view lost, in tokens.
+    pub freed: u64,
+    /// The items that moved: those of one pair, of one group of results that point to one another, or of one episode.
+    pub items: Vec<ItemIndex>,
+}
+
 /// The state of a pass in progress.
 pub(super) struct Work<'a> {
     pub transcript: &'a Transcript,
     pub config: &'a EvictionSettings,
     pub measure: Measure<'a>,
     pub protection: Protection,
+    /// Which thoughts its provider does without.
+    pub demand: Demand,
     /// The view after the moves so far.
     pub view: View,
     pub moves: Vec<Move>,
@@ -52,6 +66,8 @@ pub(super) struct Work<'a> {
     fixed: u64,
     /// The size at which the pass stops.
     pub target: u64,
+    /// The size and the number of moves when the view was last found above the target.
+    above: Cell<(u64, usize)>,
 }
 
 impl<'a> Work<'a> {
@@ -68,12 +84,14 @@ impl<'a> Work<'a> {
             config: ask.config,
             measure: ask.measure,
             protection,
+            demand: Demand::new(ask.config.reasoning_back, ask.view.transcript()),
             view: ask.view.clone(),
             moves: Vec::new(),
             gone: BTreeMap::new(),
             pointers,
             fixed: ask.target.fixed,
             target: ask.target.floor,
+            above: Cell::new((ask.view.size() + ask.target.fixed, 0)),
         }
     }
 
@@ -83,7 +101,21 @@ impl<'a> Work<'a> {
     }
 
     pub fn met(&self) -> bool {
-        self.total() <= self.target
+        let met = self.total() <= self.target;
+        if !met {
+            self.above.set((self.total(), self.moves.len()));
+        }
+        met
+    }
+
+    /// What was done since the view was last found above the target.
+    pub fn last_step(&self) -> LastStep {
+        let (size, moves) = self.above.get();
+        let since = self.moves.iter().skip(moves);
+        LastStep {
+            freed: size.saturating_sub(self.total()),
+            items: since.map(|one| one.item).collect(),
+        }
     }
 
     pub fn mark(&self, item: ItemIndex) -> Mark {
@@ -201,7 +233,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn raise(&mut self, level: Level, moves: Vec<Move>) {
+    /// Applies moves without writing a line.
+    pub fn raise(&mut self, level: Level, moves: Vec<Move>) {
         let before = self.total();
         let mut touched: Vec<EntryIndex> = Vec::with_capacity(moves.len() * 2);
         for one in &moves {
@@ -220,9 +253,18 @@ impl<'a> Work<'a> {
         self.account(level, 0, before);
     }
 
+    /// Writes the lines of all episodes again.
+    pub fn lines(&mut self) {
+        for episode in &self.transcript.graph.episodes {
+            self.line(episode, Level::Episode);
+        }
+        self.ledger();
+    }
+
     /// The messages in which the line of an episode may be.
     fn line_entries(&self, episode: &Episode) -> Vec<EntryIndex> {
-        let hosts = [episode.carrier, episode.end].into_iter().flatten();
+        let carrier = self.view.marked().carrier(episode);
+        let hosts = [carrier, episode.end].into_iter().flatten();
         let items = hosts.filter_map(|host| self.item(host));
         let mut entries: Vec<EntryIndex> =
             items.filter_map(|item| self.result_entry(item)).collect();
@@ -259,13 +301,36 @@ impl<'a> Work<'a> {
         u64::from(self.size(item.entry)) + u64::from(result)
     }
 
-    /// Whether an item is reasoning that the model's family demands back with the calls of its
-    /// message. If no call stays, the message goes with its reasoning.
+    /// Whether an item is a thought that must come back as long as its message keeps a call. If none stays, the
+    /// message goes with its thought.
     pub fn is_demanded(&self, item: ItemIndex) -> bool {
-        self.config.keep_reasoning
-            && self
-                .item(item)
-                .is_some_and(|item| item.kind == ItemKind::Reasoning)
+        let item = self.item(item);
+        item.is_some_and(|item| {
+            item.kind == ItemKind::Reasoning
+                && (self.demand.is_paired() || !thoughts::may_go(self, item.entry))
+        })
+    }
+
+    /// Whether a message shows a call.
+    pub fn shows_call(&self, entry: EntryIndex) -> bool {
+        let items = self.transcript.entries.get(entry);
+        let mut items = items
+            .into_iter()
+            .flat_map(|entry| self.transcript.items_of(entry));
+        items.any(|item| {
+            item.kind == ItemKind::Call && self.view.marks().get(item.no) < Mark::Removed
+        })
+    }
+
+    /// Whether an item belongs to work that others need: its episode is open, or an act in view depends on it.
+    pub fn is_held(&self, item: ItemIndex) -> bool {
+        let episode = self.episode(item);
+        episode.is_some_and(|one| !one.closed || self.view.marked().has_dependents(one))
+    }
+
+    /// The tokens that the view shows of one thought.
+    pub fn freed(&self, thought: ItemIndex) -> u64 {
+        u64::from(self.view.tokens_of(thought))
     }
 
     /// The result of a call, or the call of a result.
@@ -304,12 +369,53 @@ impl<'a> Work<'a> {
             && !self.view.marked().has_dependents(episode)
     }
 
+    /// The call that carries the tombstone of an episode, or will: of an implicit one that of which the least has
+    /// to stay. A call that must keep its thought is as heavy as both.
+    pub fn carrier(&self, episode: &Episode) -> Option<ItemIndex> {
+        let now = self.view.marked().carrier(episode)?;
+        if episode.kind != EpisodeKind::Implicit || self.mark(now) >= Mark::Tombstone {
+            return Some(now);
+        }
+        let items = episode.items.iter().copied();
+        let may = |at: &ItemIndex| {
+            let call = self.item(*at).filter(|item| item.kind == ItemKind::Call);
+            call.is_some_and(|item| item.pair.is_some() && item.delimiter.is_none())
+                && self.mark(*at) < Mark::Tombstone
+                && !self.protected(*at)
+        };
+        // The arguments of the first call are trimmed when it gets the tombstone. Those of another one stay, because
+        // its mark alone tells that it carries one.
+        let weigh = |at: ItemIndex| match at == now {
+            true => {
+                self.kept_thought(at) + self.item(at).map_or(0, |item| item.tokens.min(TRIMMED))
+            }
+            false => self.carried(at),
+        };
+        let weights = items.filter(may).map(|at| (weigh(at), at));
+        weights.min().map_or(Some(now), |(_, at)| Some(at))
+    }
+
+    /// What the view keeps of a message of which one call is left, in tokens.
+    pub fn carried(&self, call: ItemIndex) -> u32 {
+        self.item(call).map_or(0, |item| item.tokens) + self.kept_thought(call)
+    }
+
+    /// What the view keeps of the thought of a call's message as long as the call is shown, in tokens.
+    pub fn kept_thought(&self, call: ItemIndex) -> u32 {
+        let entry = self.item(call).map(|item| item.entry);
+        let entry = entry.and_then(|at| self.transcript.entries.get(at));
+        let items = entry.into_iter();
+        let items = items.flat_map(|entry| self.transcript.indexed_items_of(entry));
+        let thoughts = items.filter(|(at, _)| self.is_demanded(*at));
+        thoughts.map(|(at, _)| self.view.tokens_of(at)).sum()
+    }
+
     /// The moves that remove the items of an episode that a level covers, unless they are
     /// protected. The first call of an implicit episode becomes its tombstone, which has the line
     /// of what is gone.
     pub fn strip(&self, episode: &Episode, covers: impl Fn(&Item) -> bool) -> Vec<Move> {
-        let carrier = episode
-            .carrier
+        let carrier = self
+            .carrier(episode)
             .filter(|_| episode.kind == EpisodeKind::Implicit);
         // Nothing goes if the line of what is gone can't be shown.
         if carrier.is_some_and(|at| self.mark(at) < Mark::Tombstone && self.protected(at)) {
@@ -345,8 +451,9 @@ impl<'a> Work<'a> {
         if self.holds_protected(episode) || (episode.is_expl() && episode.carrier.is_none()) {
             return Vec::new();
         }
+        let carrier = self.carrier(episode);
         let mark = |index: ItemIndex| {
-            if episode.is_expl() && Some(index) == episode.carrier {
+            if episode.is_expl() && Some(index) == carrier {
                 Mark::Tombstone
             } else {
                 Mark::Removed

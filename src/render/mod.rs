@@ -12,9 +12,7 @@ use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, UpstreamView};
 use crate::dialect::splice::{Addition, Breakpoint};
-use crate::model::{
-    EditKind, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
-};
+use crate::model::{Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord};
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{Source, Transcript, TranscriptEntry};
@@ -117,6 +115,31 @@ pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
     Ok(out.close())
 }
 
+/// The first message whose bytes have another size than its view says, with both sizes in tokens. `size` counts a
+/// message as it is sent. For tests alone, because it makes every message a second time.
+#[cfg(test)]
+pub fn miscounted(
+    input: &RenderInput<'_>,
+    size: &dyn Fn(&[u8]) -> Option<u32>,
+) -> Option<(EntryIndex, u32, u32)> {
+    let mut entries = input.view.transcript().entries.indexed();
+    // A replay may leave out what hidden calls cost.
+    let free = |entry: &TranscriptEntry| {
+        let mut items = input.view.transcript().items_of(entry).iter();
+        items.any(|item| item.hidden && item.tokens == 0)
+    };
+    let wrong = |(at, entry): (EntryIndex, &TranscriptEntry)| {
+        if free(entry) {
+            return None;
+        }
+        let said = input.view.body_size(entry);
+        let bytes = entry_bytes(input, entry, &input.view.shown_of(entry))?;
+        let sent = if bytes.is_empty() { 0 } else { size(&bytes)? };
+        (sent != said).then_some((at, said, sent))
+    };
+    entries.find_map(wrong)
+}
+
 fn entry_bytes<'a>(
     input: &RenderInput<'a>,
     entry: &TranscriptEntry,
@@ -189,10 +212,13 @@ fn client<'a>(
 /// came.
 fn is_foreign(input: &RenderInput<'_>, step: usize) -> bool {
     let entry = input.path.entries.get(step);
-    entry.is_some_and(|entry| {
-        let model = &entry.record.model;
-        !model.is_empty() && *model != input.request.model
-    })
+    entry.is_some_and(|entry| is_of_another(&entry.record, &input.request.model))
+}
+
+/// Whether another model answered a turn than this one.
+#[must_use]
+pub fn is_of_another(record: &TurnRecord, model: &str) -> bool {
+    !record.model.is_empty() && record.model != model
 }
 
 /// The present name of a hidden call, if that is not the one that it was made under: the client has
@@ -242,7 +268,6 @@ fn less<'a>(
             drop_text: !text || own.drop_text,
             text: *line,
             drop_reasoning: !reasoning,
-            keep_reasoning: input.view.transcript().without.has(EditKind::Reasoning),
             keep_calls: Some(calls.clone()),
             arguments: arguments.clone(),
             ..own
@@ -271,10 +296,16 @@ fn keep_opaque<'e>(
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
         edit.text = None;
-        edit.drop_reasoning &= items.iter().any(|item| item.kind == ItemKind::Reasoning);
+        edit.drop_reasoning &= !thoughtless(input, entry);
         edit.foreign = false;
     }
     edit
+}
+
+/// Whether no thought of a message was counted.
+fn thoughtless(input: &RenderInput<'_>, entry: &TranscriptEntry) -> bool {
+    let items = input.view.transcript().items_of(entry);
+    items.iter().all(|item| item.kind != ItemKind::Reasoning)
 }
 
 /// The client's message for the last hop of a turn: without the text of earlier hops, with the
@@ -307,7 +338,10 @@ fn last_hop<'a>(
     match entry.handed {
         Handed::Front => edit.cut.text = &record.handed,
         Handed::Split => edit.cut.hops = handed_out(record),
-        Handed::All => edit.drop_text = true,
+        Handed::All => {
+            edit.drop_text = true;
+            edit.drop_reasoning = thoughtless(input, entry);
+        }
         Handed::Nothing | Handed::Changed => {}
     }
     let calls = hidden.iter().map(|call| call_bytes(input, step, call));
@@ -335,8 +369,7 @@ fn last_hop<'a>(
     {
         edit.drop_text |= !text;
         edit.text = *line;
-        edit.drop_reasoning = !reasoning;
-        edit.keep_reasoning = input.view.transcript().without.has(EditKind::Reasoning);
+        edit.drop_reasoning |= !reasoning;
         // `calls` counts client's and hidden calls together; the edit wants them apart.
         split_calls(&mut edit, calls, arguments);
     }

@@ -7,7 +7,7 @@ use super::outcome::{Outcome, Played, PolicyRun, Report, SessionOutcome};
 use super::trace::Tools;
 use super::{Options, Share};
 use crate::commit::Floor;
-use crate::tokens::ReasoningBack;
+use crate::model::ReasoningBack;
 
 /// The whole report.
 #[must_use]
@@ -110,6 +110,7 @@ fn play(policy: &str, run: &PolicyRun) -> Value {
             "before": pass.before,
             "floor": pass.floor,
             "after": pass.after,
+            "last": pass.last,
             "unmet": pass.unmet,
         })
     });

@@ -22,6 +22,8 @@ pub struct Passed {
     pub after: u64,
     /// The floor that it was to reach.
     pub floor: u64,
+    /// Tokens that its last step took.
+    pub last: u64,
     /// Whether it left the view above the ceiling.
     pub unmet: bool,
     /// Which marks it moved.
@@ -45,6 +47,8 @@ pub struct PassSizes {
     pub floor: u64,
     /// The view behind it.
     pub after: u64,
+    /// What its last step took.
+    pub last: u64,
     /// Whether it left the view above the ceiling.
     pub unmet: bool,
 }
@@ -64,6 +68,7 @@ pub(super) fn sizes(passes: &[Passed], series: &[Point]) -> Vec<PassSizes> {
             before: pass.before,
             floor: pass.floor,
             after: pass.after,
+            last: pass.last,
             unmet: pass.unmet,
         }
     };

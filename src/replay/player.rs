@@ -295,6 +295,7 @@ impl<'a> Player<'a> {
                 before,
                 after: prepared.estimate,
                 floor: prepared.floor,
+                last: proposal.last.freed,
                 unmet: proposal.pinned.is_some(),
                 moves: moved.filter(|(no, mark)| marks.get(*no) < *mark).collect(),
                 gone: proposal

@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::outcome::{Outcome, Report, Share};
 use super::trace::Tools;
 use super::{Annotate, Options, Think};
+use crate::model::ReasoningBack;
 use crate::policy::Policy;
-use crate::tokens::ReasoningBack;
 
 /// How a figure is shown.
 type Show = fn(&Outcome) -> String;

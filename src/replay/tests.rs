@@ -241,6 +241,7 @@ fn three_passes_above_the_floor_within_ten_turns_are_a_run() {
         before: 100,
         after,
         floor: 50,
+        last: 10,
         unmet,
         moves: Vec::new(),
         gone: Vec::new(),

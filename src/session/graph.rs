@@ -29,7 +29,8 @@ pub struct Episode {
     pub dependencies: Vec<EpisodeIndex>,
     /// The act episodes that depend on it.
     pub dependents: Vec<EpisodeIndex>,
-    /// The call that carries its tombstone: the start call, or an implicit one's first call.
+    /// The start call, which carries its tombstone; an implicit one's first call. [`super::marked::Marked::carrier`]
+    /// says which call of an implicit one carries its tombstone.
     pub carrier: Option<ItemIndex>,
     /// The call that closed it.
     pub end: Option<ItemIndex>,

@@ -71,10 +71,24 @@ impl<'a> Marked<'a> {
         out
     }
 
+    /// The call that carries the tombstone of an episode, or would. Which call of an implicit episode it is, the
+    /// pass chooses that makes the tombstone; the call's mark says so ever after. Else it is the first: no other one
+    /// that carries a tombstone is trimmed.
+    #[must_use]
+    pub fn carrier(self, episode: &Episode) -> Option<ItemIndex> {
+        let first = episode.carrier?;
+        if episode.kind != EpisodeKind::Implicit || self.mark_of(first) == Mark::Tombstone {
+            return Some(first);
+        }
+        let mut items = episode.items.iter().copied();
+        let chosen = items.find(|at| self.mark_of(*at) == Mark::Tombstone);
+        chosen.or(Some(first))
+    }
+
     /// What stands for an episode.
     #[must_use]
     pub fn stand_in(self, episode: &Episode) -> StandIn {
-        let Some(carrier) = episode.carrier else {
+        let Some(carrier) = self.carrier(episode) else {
             return StandIn::Items;
         };
         match (self.mark_of(carrier), episode.kind) {
@@ -86,7 +100,7 @@ impl<'a> Marked<'a> {
             (_, EpisodeKind::Implicit) => StandIn::Items,
             // A pass marks the call whose result has the line.
             (_, EpisodeKind::Expl | EpisodeKind::Act) => {
-                let mut places = [episode.end, episode.carrier].into_iter().flatten();
+                let mut places = [episode.end, Some(carrier)].into_iter().flatten();
                 let place = places.find(|at| self.mark_of(*at) == Mark::Masked);
                 place.map_or(StandIn::Items, StandIn::Line)
             }
@@ -158,7 +172,7 @@ impl<'a> Marked<'a> {
         let mut merged = false;
         let mut gone = Vec::new();
         for (index, episode) in self.transcript.graph.episodes.indexed() {
-            if episode.carrier == Some(host) {
+            if self.carrier(episode) == Some(host) {
                 gone.push(index);
             } else if self.leaves_nothing(episode) {
                 merged |= episode.is_expl();

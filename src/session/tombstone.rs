@@ -9,7 +9,7 @@ use super::index::{EpisodeIndex, ItemIndex};
 use super::marked::Marked;
 use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use crate::model::{EditKind, ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
+use crate::model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;
@@ -37,15 +37,13 @@ pub fn name(transcript: &Transcript, episode: &Episode) -> String {
 pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
     let mut by_tool: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let (mut count, mut tokens) = (0_u32, 0_u32);
+    let carrier = seen.carrier(episode);
     // A call that is shown in part has a note of its own.
     let gone = |index: &ItemIndex, item: &Item| match seen.marks.get(item.no) {
         Mark::Live | Mark::Clipped | Mark::Masked => false,
-        Mark::Tombstone | Mark::Trimmed => episode.carrier == Some(*index),
-        // Thoughts that lost their place are no work that was evicted, and a line that told of them would change
-        // with each that goes.
-        Mark::Removed => {
-            item.kind != ItemKind::Reasoning || !seen.transcript.without.has(EditKind::Thoughts)
-        }
+        Mark::Tombstone | Mark::Trimmed => carrier == Some(*index),
+        // Thoughts are no work that was evicted, and a line that told of them would change with each that goes.
+        Mark::Removed => item.kind != ItemKind::Reasoning,
     };
     let all = episode
         .items

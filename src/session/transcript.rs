@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::graph::{DelimiterRole, Graph};
 use super::index::{EntryIndex, EpisodeIndex, Indexed, ItemIndex, indices};
-use crate::model::{Edits, Handed, ItemKind, ItemNo, Role, ToolClass};
+use crate::model::{Edits, Handed, ItemKind, ItemNo, Role, ThoughtRules, ToolClass};
 
 pub use build::{TranscriptInput, build};
 
@@ -142,6 +142,8 @@ pub struct Transcript {
     pub changed: bool,
     /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
+    /// What its provider makes of thoughts that are sent back.
+    pub thoughts: ThoughtRules,
 }
 
 impl Transcript {

@@ -16,9 +16,9 @@ use super::index::{EntryIndex, Indexed, ItemIndex, indices};
 use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
-use super::transcript::{Item, Transcript, TranscriptEntry};
+use super::transcript::{Item, Source, Transcript, TranscriptEntry};
 use super::{ids, stub, tombstone};
-use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, Role};
+use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, ReasoningRead, Role};
 
 /// A transcript, the marks of its items, the texts of the proxy that the marks require, and the
 /// size of what is shown.
@@ -27,10 +27,12 @@ pub struct View {
     transcript: Arc<Transcript>,
     marks: Arc<Marks>,
     notes: Notes,
-    /// The size of every entry as shown, in tokens.
+    /// The size of every entry as shown, in tokens, without a thought that its provider drops.
     sizes: Indexed<EntryIndex, u32>,
     /// Their sum.
     size: u64,
+    /// The messages whose thoughts the provider drops by itself; empty if it drops none.
+    dropped: Indexed<EntryIndex, bool>,
 }
 
 /// The texts of the proxy in a view.
@@ -129,16 +131,41 @@ impl View {
         Marked::new(&self.transcript, &self.marks)
     }
 
-    /// The size of every entry as shown, in tokens.
+    /// The size of every entry as its provider reads it, in tokens.
     #[must_use]
     pub fn sizes(&self) -> &Indexed<EntryIndex, u32> {
         &self.sizes
     }
 
-    /// The size of all entries as shown, in tokens.
+    /// The *read* size of all entries: what their provider reads and bills of them, in tokens.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The *body* size of an entry: all that is sent of it, in tokens.
+    #[must_use]
+    pub fn body_size(&self, entry: &TranscriptEntry) -> u32 {
+        self.weigh(entry).0
+    }
+
+    /// The same view, of which the provider drops these thoughts too.
+    #[must_use]
+    pub fn dropping(mut self, thoughts: &[ItemIndex]) -> Self {
+        let items = thoughts
+            .iter()
+            .filter_map(|at| self.transcript.items.get(*at));
+        let entries: Vec<EntryIndex> = items.map(|item| item.entry).collect();
+        if !entries.is_empty() && self.dropped.is_empty() {
+            self.dropped = self.transcript.entries.iter().map(|_| false).collect();
+        }
+        for at in entries {
+            if let Some(slot) = self.dropped.get_mut(at) {
+                *slot = true;
+            }
+            self.recount(at);
+        }
+        self
     }
 
     /// Writes all notes that the marks require.
@@ -161,8 +188,9 @@ impl View {
 
     /// Counts all entries.
     fn count(&mut self) {
-        let entries = self.transcript.entries.iter();
-        self.sizes = entries.map(|entry| self.tokens(entry)).collect();
+        self.dropped = self.dropped_now();
+        let entries = self.transcript.entries.indexed();
+        self.sizes = entries.map(|(at, entry)| self.tokens(at, entry)).collect();
         self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
     }
 
@@ -171,7 +199,7 @@ impl View {
         let Some(entry) = self.transcript.entries.get(at) else {
             return;
         };
-        let size = self.tokens(entry);
+        let size = self.tokens(at, entry);
         if let Some(slot) = self.sizes.get_mut(at) {
             self.size = self.size + u64::from(size) - u64::from(*slot);
             *slot = size;
@@ -260,7 +288,9 @@ impl View {
         match seen.stand_in(episode) {
             StandIn::Items => {}
             StandIn::Nothing(carrier) => {
-                self.notes.results.remove(&carrier);
+                for place in [Some(carrier), episode.end].into_iter().flatten() {
+                    self.notes.results.remove(&place);
+                }
             }
             StandIn::Tombstone(carrier) => {
                 let text = tombstone::tombstone(seen, episode);
@@ -348,18 +378,8 @@ impl View {
             return false;
         };
         let call = item.holder(index);
-        let entry = seen.transcript.entries.get(item.entry);
-        if item.kind == ItemKind::Reasoning
-            && entry.is_some_and(|entry| self.shown_of(entry) == Shown::Gone)
-        {
-            // A message without text and calls is not shown, even if it has reasoning.
-            return false;
-        }
         if matches!(item.kind, ItemKind::Text | ItemKind::Reasoning) {
-            let items = entry.map(|entry| seen.transcript.items_of(entry));
-            let called = seen.is_called(items.unwrap_or_default());
-            let noted = own_note(&self.notes, index, item).is_some();
-            return !noted && seen.stays(item, called);
+            return own_note(&self.notes, index, item).is_none() && self.is_shown(item);
         }
         let noted =
             self.notes.results.contains_key(&call) || self.notes.arguments.contains_key(&call);
@@ -376,19 +396,74 @@ impl View {
         self.is_whole(call) || entered.is_some_and(|kept| kept.shape.is_none())
     }
 
-    fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {
-        let seen = Marked::new(&self.transcript, &self.marks);
-        let items = seen.transcript.items_of(entry);
-        let is_called = seen.is_called(items);
-        let kept = |item: &Item| seen.stays(item, is_called);
-        let trimmed = |at: ItemIndex| self.notes.arguments.get(&at);
-        let whole = |(at, item): (ItemIndex, &Item)| {
-            kept(item) && own_note(&self.notes, at, item).is_none()
+    /// What an assistant message shows. Its bytes and its size both follow from this.
+    fn said(&self, entry: &TranscriptEntry) -> Said {
+        let seen = self.marked();
+        let called = seen.is_called(seen.transcript.items_of(entry));
+        let mut said = Said {
+            called,
+            whole: true,
+            ..Said::default()
         };
+        let mut parted = false;
+        for (at, item) in seen.transcript.indexed_items_of(entry) {
+            let stays = seen.stays(item, called);
+            if item.kind == ItemKind::Reasoning {
+                said.thought = stays;
+                said.whole &= stays;
+                continue;
+            }
+            said.shown |= stays;
+            said.whole &= stays && own_note(&self.notes, at, item).is_none();
+            // The client never had the hidden calls of a message of its own.
+            let ours = item.hidden && matches!(entry.source, Source::LastHop { .. });
+            parted |= !stays && !ours;
+        }
+        // In some formats a thought is valid only beside all that was said with it. What the upstream refuses to
+        // miss stays all the same.
+        let without = seen.transcript.without;
+        let demanded = without.has(EditKind::Reasoning) && !without.has(EditKind::Thoughts);
+        if parted && seen.transcript.thoughts.whole && !demanded {
+            said.thought = false;
+        }
+        // Reasoning alone is no message, unless the client said nothing else.
+        said.shown |= said.whole;
+        said
+    }
+
+    /// Whether an item of an assistant message is shown, whole or as a note.
+    fn says(&self, said: &Said, item: &Item) -> bool {
+        said.shown
+            && match item.kind {
+                ItemKind::Reasoning => said.thought,
+                ItemKind::Text
+                | ItemKind::Call
+                | ItemKind::Opaque
+                | ItemKind::Result
+                | ItemKind::System
+                | ItemKind::User => self.marked().stays(item, said.called),
+            }
+    }
+
+    /// Whether a text or a thought is shown, whole or as a note.
+    fn is_shown(&self, item: &Item) -> bool {
+        let entry = self.transcript.entries.get(item.entry);
+        entry.is_some_and(|entry| self.says(&self.said(entry), item))
+    }
+
+    fn assistant(&self, entry: &TranscriptEntry) -> Shown<'_> {
+        let seen = self.marked();
+        let said = self.said(entry);
         // Most messages are whole; only the others are taken apart.
-        if seen.transcript.indexed_items_of(entry).all(whole) {
+        if said.whole {
             return Shown::Whole;
         }
+        if !said.shown {
+            return Shown::Gone;
+        }
+        let items = seen.transcript.items_of(entry);
+        let kept = |item: &Item| self.says(&said, item);
+        let trimmed = |at: ItemIndex| self.notes.arguments.get(&at);
         // A call that was written as text is its message's text, and no call of the message.
         let called = |(_, item): &(ItemIndex, &Item)| item.kind == ItemKind::Call && !item.said;
         let all = || seen.transcript.indexed_items_of(entry).filter(called);
@@ -399,17 +474,12 @@ impl View {
             .filter_map(|(place, (at, _))| Some((place, trimmed(at)?.text())))
             .collect();
         let has = |kind| items.iter().any(|item| item.kind == kind && kept(item));
-        let said = items.iter().any(|item| item.said && kept(item));
-        let text = said || has(ItemKind::Text) || has(ItemKind::Opaque);
+        let spoken = items.iter().any(|item| item.said && kept(item));
         let mut texts = seen.transcript.indexed_items_of(entry);
         let line = texts.find(|(_, item)| item.kind == ItemKind::Text && kept(item));
         let line = line.and_then(|(at, item)| own_note(&self.notes, at, item));
-        // Reasoning alone is no message.
-        if !text && !calls.contains(&true) {
-            return Shown::Gone;
-        }
         Shown::Less {
-            text,
+            text: spoken || has(ItemKind::Text) || has(ItemKind::Opaque),
             line: line.map(Note::text),
             reasoning: has(ItemKind::Reasoning),
             calls,
@@ -417,44 +487,77 @@ impl View {
         }
     }
 
-    /// The size of an entry as shown, in tokens.
-    fn tokens(&self, entry: &TranscriptEntry) -> u32 {
+    /// The messages whose thoughts the provider drops as they are shown now. A pass doesn't ask again: what it
+    /// evicts may have more of them dropped.
+    fn dropped_now(&self) -> Indexed<EntryIndex, bool> {
+        let read = self.transcript.thoughts.read;
+        if read == ReasoningRead::All {
+            return Indexed::default();
+        }
+        let seen = self.marked();
+        let message = |entry: &TranscriptEntry| {
+            let mut items = seen.transcript.items_of(entry).iter();
+            (
+                entry.role,
+                items.any(|item| item.kind == ItemKind::Call && seen.shown(item)),
+            )
+        };
+        let messages: Vec<_> = self.transcript.entries.iter().map(message).collect();
+        read.dropped(&messages).into_iter().collect()
+    }
+
+    /// The read size of an entry, in tokens.
+    fn tokens(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
+        let (body, thought) = self.weigh(entry);
+        let drops = self.dropped.get(at).copied().unwrap_or_default();
+        body - if drops { thought } else { 0 }
+    }
+
+    /// The size of an entry as shown and of its thought in it, in tokens.
+    fn weigh(&self, entry: &TranscriptEntry) -> (u32, u32) {
         let seen = Marked::new(&self.transcript, &self.marks);
         let items = seen.transcript.items_of(entry);
         match entry.role {
-            Role::System | Role::User | Role::Other => sum(items.iter()),
+            Role::System | Role::User | Role::Other => (sum(items.iter()), 0),
             Role::Tool => match items.first().and_then(|item| item.pair) {
-                None => sum(items.iter()),
-                Some(call) if !seen.call_shown(call) => 0,
-                Some(call) => self
-                    .notes
-                    .results
-                    .get(&call)
-                    .map_or_else(|| sum(items.iter()), |note| MESSAGE_TOKENS + note.tokens()),
+                None => (sum(items.iter()), 0),
+                Some(call) if !seen.call_shown(call) => (0, 0),
+                Some(call) => {
+                    let note = self.notes.results.get(&call);
+                    let noted = note.map(|note| MESSAGE_TOKENS + note.tokens());
+                    (noted.unwrap_or_else(|| sum(items.iter())), 0)
+                }
             },
             Role::Assistant => {
-                let is_called = seen.is_called(items);
-                // One walk adds up the items and finds out whether the message is shown at all.
-                let (mut whole, mut standing, mut shown) = (true, false, 0);
-                for (at, item) in seen.transcript.indexed_items_of(entry) {
-                    if !seen.stays(item, is_called) {
-                        whole = false;
-                        continue;
+                let said = self.said(entry);
+                if !said.shown {
+                    return (0, 0);
+                }
+                let (mut body, mut thought) = (MESSAGE_TOKENS, 0);
+                let all = seen.transcript.indexed_items_of(entry);
+                for (at, item) in all.filter(|(_, item)| self.says(&said, item)) {
+                    body += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
+                    if item.kind == ItemKind::Reasoning {
+                        thought += item.tokens;
                     }
-                    standing |= matches!(
-                        item.kind,
-                        ItemKind::Call | ItemKind::Text | ItemKind::Opaque
-                    );
-                    shown += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
                 }
-                if whole || standing {
-                    MESSAGE_TOKENS + shown
-                } else {
-                    0
-                }
+                (body, thought)
             }
         }
     }
+}
+
+/// What an assistant message shows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// Whether it is shown at all.
+    shown: bool,
+    /// Whether it is shown as it came.
+    whole: bool,
+    /// Whether its thought is shown with it.
+    thought: bool,
+    /// Whether evicted text of it is shown again beside its calls.
+    called: bool,
 }
 
 /// Whether a part of an item may be left: it is a call of the client or a text.

@@ -28,5 +28,5 @@ mod tests;
 pub use counter::Counter;
 pub use encoding::Encoding;
 pub use image::{UNREADABLE as UNREADABLE_IMAGE, area_tokens, image_tokens};
-pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError, ReasoningBack};
+pub use models::{CacheModel, ContextLengthError, Family, Models, ModelsError};
 pub use price::{Cost, Prices, cost};

@@ -5,18 +5,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::memo::Reader;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
 use crate::dialect::edit::{AssistantEdit, CallEdit};
 use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
-use crate::model::{CALL_TOKENS, Dialect, Effect, HiddenCall, StoredHop, TurnRecord};
+use crate::model::{Dialect, Effect, HiddenCall, HiddenTool, StoredHop, TurnRecord};
 use crate::render::tools::Injected;
 use crate::session::path::Path;
 
 /// The most bytes of a provider's own fields of a call, such as signatures. If a call has more, all
 /// of them are dropped.
 const EXTRA: usize = 64 * 1024;
-/// Tokens of a call without arguments.
-const EMPTY_CALL: u32 = CALL_TOKENS + 6;
 
 /// The answer as it is kept, with its hidden calls limited.
 pub(super) fn answer<'a>(
@@ -63,7 +62,7 @@ pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call:
 
 /// The path with its records limited as this version limits what it writes; `None` if they are
 /// already.
-pub(super) fn path(dialect: Dialect, path: &Path) -> Option<Path> {
+pub(super) fn path(dialect: Dialect, reader: &Reader<'_>, path: &Path) -> Option<Path> {
     if !path.entries.iter().any(|entry| is_over(&entry.record)) {
         return None;
     }
@@ -74,8 +73,9 @@ pub(super) fn path(dialect: Dialect, path: &Path) -> Option<Path> {
         .filter(|entry| is_over(&entry.record))
     {
         let mut record = TurnRecord::clone(&entry.record);
+        let names = [record.injected.clone(), record.recall.clone()];
         for hop in &mut record.hops {
-            bound(dialect, hop);
+            bound(dialect, reader, &names, hop);
         }
         entry.record = Arc::new(record);
     }
@@ -92,7 +92,12 @@ fn is_unfit(call: &HiddenCall) -> bool {
     call.arguments.len() > MOST || !is_object(&call.arguments)
 }
 
-fn bound(dialect: Dialect, hop: &mut StoredHop) {
+fn bound(
+    dialect: Dialect,
+    reader: &Reader<'_>,
+    [delimiter, recall]: &[Option<String>; 2],
+    hop: &mut StoredHop,
+) {
     let mut edit = AssistantEdit::default();
     for call in hop.calls.iter_mut().filter(|call| is_unfit(call)) {
         let nothing = CallEdit {
@@ -104,7 +109,11 @@ fn bound(dialect: Dialect, hop: &mut StoredHop) {
             call.bytes = String::from_utf8_lossy(&bytes).into_owned();
         }
         call.arguments = NOTHING.to_owned();
-        call.tokens = EMPTY_CALL;
+        let name = match call.tool {
+            HiddenTool::Delimiter => delimiter,
+            HiddenTool::Recall => recall,
+        };
+        call.tokens = reader.call(name.as_deref().unwrap_or_default(), NOTHING);
         if let Effect::Ended {
             description: Some(description),
             ..

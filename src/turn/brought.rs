@@ -56,7 +56,7 @@ pub fn may_speak(request: &Request, family: &Family) -> Result<(), NoExchange> {
     if thinks(request) {
         return Err(NoExchange::Thinking);
     }
-    if family.demands_reasoning() {
+    if family.reasoning_back.demands() {
         return Err(NoExchange::Demanded);
     }
     let holds = |field: &&str| memmem::find(&request.body, field.as_bytes()).is_some();

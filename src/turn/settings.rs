@@ -15,7 +15,9 @@ use super::text_results::{Fronts, TextProfile, TextResults};
 use crate::commit::{self, Floor};
 use crate::dialect::request::Request;
 use crate::intercept::delimiter::Protocol;
-use crate::model::{Dialect, EditKind, Edits, Given, Guide, HiddenTool, Shape, share_tokens};
+use crate::model::{
+    Dialect, EditKind, Edits, Given, Guide, HiddenTool, ReasoningBack, Shape, share_tokens,
+};
 use crate::policy::{self, AdmitSettings, Ladder, Order, Partitions, Policy};
 use crate::render::tools::{self, Injected};
 use crate::tokens::{CacheModel, Family};
@@ -437,9 +439,13 @@ impl Terms {
             protect_recent: self.protect_recent,
             strict_active: self.strict_active,
             prologue_until_start: self.prologue_until_start,
-            keep_reasoning: family.demands_reasoning()
-                || dialect.keeps_reasoning()
-                || self.without.has(EditKind::Reasoning),
+            reasoning_back: match family.reasoning_back {
+                // Where a thought must stay with what follows it, and where a provider has refused to miss one.
+                _ if dialect.keeps_reasoning() || self.without.has(EditKind::Reasoning) => {
+                    ReasoningBack::Calls
+                }
+                back => back,
+            },
             admit: self.admit.clone(),
             ..policy::EvictionSettings::default()
         }

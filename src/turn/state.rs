@@ -36,7 +36,7 @@ use crate::model::{
 use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target};
 use crate::render::prefix::Bonds;
 use crate::render::tools::Injected;
-use crate::render::{Breakpoints, RenderError};
+use crate::render::{self, Breakpoints, RenderError};
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
@@ -86,6 +86,8 @@ pub struct TurnState {
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
     pub client_tokens: u64,
+    /// All tokens of its messages, those that its provider drops included.
+    client_spoken: u64,
     /// Tokens of that which the client's previous request had already.
     pub client_held: u64,
     /// Tokens of the client's tools.
@@ -210,7 +212,7 @@ impl TurnState {
         let marks = Arc::new(path.marks.clone());
         let (pin_asks, pins) = (terms.pins.clone(), path.pins.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
-        let path = bounded::path(request.dialect, &path).map_or(path, Arc::new);
+        let path = bounded::path(request.dialect, reader, &path).map_or(path, Arc::new);
         let path = renamed::path(request.dialect, &path, &shapes).map_or(path, Arc::new);
         Self {
             request,
@@ -224,6 +226,7 @@ impl TurnState {
             guidance: None,
             fixed: 0,
             client_tokens: 0,
+            client_spoken: 0,
             client_tools: 0,
             prologue_changed: false,
             client_held: 0,
@@ -392,10 +395,18 @@ impl TurnState {
             repetition,
             guided: None,
         };
-        self.marks = planned.view.shared_marks();
         self.asks.judged |= planned.pass.is_some() || trigger == Some(Trigger::Asked);
-        self.pin_report = self.pins_held(&planned.view);
+        self.take_over(tools, &planned.view);
         Ok(Planned(planned))
+    }
+
+    /// Makes the marks of a view those of the turn.
+    #[cfg_attr(not(test), expect(unused_variables, reason = "tests count the view"))]
+    fn take_over(&mut self, tools: &HopContext<'_>, view: &View) {
+        #[cfg(test)]
+        assert_eq!(self.miscounted(tools, view), None);
+        self.marks = view.shared_marks();
+        self.pin_report = self.pins_held(view);
     }
 
     /// What the rungs for new results make of them, and how many times running the newest of them
@@ -481,8 +492,7 @@ impl TurnState {
 
     /// The kinds of edits in a view.
     fn edits(&self, view: &View, bonds: Option<&Bonds>, breakpoints: bool) -> Edits {
-        let bound = self.request.dialect.binds_reasoning();
-        let mut edits = view.edits(bound);
+        let mut edits = view.edits();
         if bonds.is_some_and(|bonds| !bonds.broken.is_empty()) {
             edits.put(EditKind::Thoughts);
         }
@@ -535,6 +545,8 @@ impl TurnState {
             class: &|name| tools.classes.of(name),
             implicit_tokens: self.terms.implicit_tokens,
             without: self.terms.without,
+            thoughts: self.thought_rules(tools.family),
+            foreign: &|record| render::is_of_another(record, &self.request.model),
         })
     }
 

@@ -14,6 +14,7 @@ mod responses;
 mod script;
 mod session;
 mod switch;
+mod thinkers;
 
 /// Tests of one rule: streamed, with a restart on the way, and whole.
 macro_rules! rule {

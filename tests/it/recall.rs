@@ -399,10 +399,10 @@ async fn an_edit_of_the_clients_changes_nothing_that_was_recalled() {
     agent.turn().await;
     assert!(shows(&provider, "b1"), "the recall stands as it was");
     // More work evicts the recalled copy; the next recall is served from the record.
-    for n in 0..6 {
+    for n in 0..8 {
         agent.user(&format!("bash m{n}"));
         agent.turn().await;
-        agent.result(&format!("m{n}"), &output(&format!("m{n}")).repeat(2));
+        agent.result(&format!("m{n}"), &output(&format!("m{n}")).repeat(4));
         agent.turn().await;
     }
     assert!(!shows(&provider, "b1"), "the recalled copy is evicted");
@@ -464,7 +464,7 @@ async fn the_third_recall_of_an_id_stays_in_view() {
             let id = format!("m{fresh}");
             agent.user(&format!("bash {id}"));
             agent.turn().await;
-            agent.result(&id, &output(&id).repeat(3));
+            agent.result(&id, &output(&id).repeat(4));
         }
         agent.turn().await;
         assert_eq!(shows(&provider, "b1"), time == 3, "{time}");

@@ -244,7 +244,7 @@ fn views_are_brought_to_one_size_at_the_same_turns() {
         directory.path().join("a.jsonl"),
         directory.path().join("b.jsonl"),
     );
-    let sent = views(&file, &["--turns", "8", "--longest", "20000"]);
+    let sent = views(&file, &["--turns", "8", "--longest", "40000"]);
     let like = ["--like", file.to_str().unwrap(), "--match-size"];
     let equal = views(&other, &like);
     let turns = |all: &[Value]| {

@@ -4,8 +4,10 @@
         [--rules none,calls] [--sizes 0,250,800,2500] [--ceilings 40000,80000] [--out DIRECTORY]
 
 Plays each rule at each size of thoughts by `plimsoll replay --think --family`, and keeps what that wrote in --out:
-what was played is not played again. Then lists the requests above τ and why. Owns the choice of what is played and
-what is told; `plimsoll replay` measures it.
+what was played is not played again. "a token" is how many passes there are for each token that came in behind the
+first τ of a session, beside those of the same sessions without thoughts; "too deep" counts passes that end below their
+floor by more than their last step. Then lists the requests above τ and why. Owns the choice of what is played and what
+is told; `plimsoll replay` measures it.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import re
 import subprocess
 import sys
 
-HEAD = ("rule", "thought", "τ", "requests", "over", "passes", "above floor", "came in", "cost", "none",
+HEAD = ("rule", "thought", "τ", "requests", "over", "passes", "a token", "too deep", "above floor", "came in", "cost", "none",
         "of that output", "K", "L", "P", "mean view")
 
 
@@ -53,14 +55,23 @@ def millions(tokens):
     return f"{tokens / 1e6:.2f}"
 
 
-def row(rule, size, ceiling, plays, untouched):
-    """The sum over the sessions."""
+def rate(plays, ceiling):
+    """Passes for each token that came in when the first τ was full."""
+    came = sum(max(0, play["came_in"] - ceiling) for play in plays)
+    return sum(len(play["passes"]) for play in plays) / came if came else 0
+
+
+def row(rule, size, ceiling, plays, untouched, plain):
+    """The sum over the sessions; `plain` is their rate of passes without thoughts."""
     passes = [one for play in plays for one in play["passes"]]
+    deep = sum(one["after"] + one["last"] < one["floor"] for one in passes)
+    own = rate(plays, ceiling)
     total = {name: sum(play[name] for play in plays)
              for name in ("requests", "extra_requests", "tokens_sent", "came_in", "cost", "cost_of_thoughts")}
     above = sum(one["after"] > one["floor"] for one in passes)
     sent = total["tokens_sent"] / max(1, total["requests"] + total["extra_requests"])
-    return (rule, size, ceiling, total["requests"], sum(len(play["over"]) for play in plays), len(passes), above,
+    return (rule, size, ceiling, total["requests"], sum(len(play["over"]) for play in plays), len(passes),
+            f"{own / plain:.2f}" if plain else "–", deep, above,
             millions(total["came_in"]), millions(total["cost"]), millions(sum(play["cost"] for play in untouched)),
             millions(total["cost_of_thoughts"]), share(plays, "anchors"), share(plays, "lines"),
             share(plays, "passages"), f"{sent:.0f}")
@@ -95,6 +106,7 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     rows, listed = [], []
     chosen = args.rules.split(",") if args.rules else rules(args.plimsoll)
+    plain = {}
     for rule in chosen:
         for size in args.sizes.split(","):
             print(f"{rule}, {size} tokens", file=sys.stderr)
@@ -103,7 +115,9 @@ def main():
                 def of(policy):
                     return [play for session in sessions for play in session["plays"]
                             if play["policy"] == policy and play["ceiling"] == ceiling]
-                rows.append(row(rule, size, ceiling, of(args.policy), of("none")))
+                if size == args.sizes.split(",")[0]:
+                    plain[ceiling] = rate(of(args.policy), ceiling)
+                rows.append(row(rule, size, ceiling, of(args.policy), of("none"), plain[ceiling]))
                 for session in sessions:
                     for play in session["plays"]:
                         if play["policy"] == args.policy and play["ceiling"] == ceiling:

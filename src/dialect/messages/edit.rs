@@ -30,17 +30,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let rest = remainders(&unit.blocks, &edit.cut.hops, true);
     let rest = rest.unwrap_or_else(|| Remainder::all(&unit.blocks));
     let mut slots = slots(&rest, edit);
-    let exact = insert(&mut slots, edit);
+    insert(&mut slots, edit);
     let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
-    let incomplete = edit.keep_calls.is_some() && exact == Some(false);
-    let parted = incomplete || slots.iter().any(|slot| said(slot) && slot.bytes.is_none());
-    if parted && !edit.keep_reasoning {
-        // Reasoning is bound to its place among everything that was said.
-        slots
-            .iter_mut()
-            .filter(|slot| !said(slot))
-            .for_each(|slot| slot.bytes = None);
-    }
     let same = |(slot, block): (&Slot<'_>, &Block<'_>)| slot.bytes.as_deref() == Some(block.raw);
     if slots.len() == unit.blocks.len() && slots.iter().zip(&unit.blocks).all(same) {
         return Some(Bytes::copy_from_slice(bytes));
@@ -135,13 +126,12 @@ fn bare_call(call: &[u8]) -> Option<Bytes> {
 
 /// Puts hidden calls back. If the client kept all other blocks of the hop, each call goes to its
 /// place among the blocks, because reasoning stands between calls; else to its place among the
-/// calls.
-///
-/// Returns whether the client kept all other blocks; `None` if that can't be told. Hidden calls
-/// that stay out count like those that go back, so that the result does not depend on which stay
+/// calls. Hidden calls that stay out count like those that go back, so that the places don't depend on which stay
 /// out.
-fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<bool> {
-    let first = edit.insert.first().or(edit.left_out.first())?;
+fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) {
+    let Some(first) = edit.insert.first() else {
+        return;
+    };
     let total = first.block.map(|(_, total)| total as usize);
     let exact = total.map(|total| total == slots.len() + edit.insert.len() + edit.left_out.len());
     for hidden in &edit.insert {
@@ -160,7 +150,6 @@ fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) -> Option<boo
         };
         slots.insert(at.min(slots.len()), slot);
     }
-    exact
 }
 
 /// Where the call with this index among all calls goes.

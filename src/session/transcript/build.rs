@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Item, Source, Transcript, TranscriptEntry};
 use crate::model::{
     CALL_TOKENS, Edits, Handed, HiddenCall, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
-    StoredHop, ToolClass, TurnRecord,
+    StoredHop, ThoughtRules, ToolClass, TurnRecord,
 };
 use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex, indices};
 use crate::session::path::{ASSISTANT_ITEMS, Path};
@@ -35,6 +35,11 @@ pub struct TranscriptInput<'a> {
     pub implicit_tokens: u32,
     /// Edits that its views do without.
     pub without: Edits,
+    /// What its provider makes of thoughts that are sent back.
+    pub thoughts: ThoughtRules,
+    /// Whether another model made a turn than the one that is asked now. Only that one can read the thoughts of
+    /// its hidden hops.
+    pub foreign: &'a dyn Fn(&TurnRecord) -> bool,
 }
 
 /// Builds the transcript of a request.
@@ -108,6 +113,7 @@ impl<'a> Builder<'a> {
     fn new(input: &'a TranscriptInput<'a>) -> Self {
         let mut transcript = Transcript {
             without: input.without,
+            thoughts: input.thoughts,
             ..Transcript::default()
         };
         transcript
@@ -194,16 +200,20 @@ impl<'a> Builder<'a> {
         self.transcript.changed |= newest && handed == Handed::Changed;
         // The record fixed the first number of its response; hops take theirs in order.
         let mut first = record.first_item;
+        let foreign = (self.input.foreign)(record);
         for (index, hop) in record.hops.iter().enumerate() {
             if hop.message.is_some() {
-                first = self.hop(step, index, hop, handed, first);
+                first = self.hop(step, (index, hop), handed, foreign, first);
                 continue;
             }
             // How much of the client's message is the last hop's own.
             let (text, reasoning) = match handed {
                 Handed::Nothing | Handed::Changed => (shape.text, shape.reasoning),
                 Handed::Front => (hop.text, shape.reasoning),
-                Handed::Split => (hop.text, hop.reasoning),
+                // The client may have left out thoughts.
+                Handed::Split => (hop.text, hop.reasoning.min(shape.reasoning)),
+                // Among the thoughts of all hops nothing of the last one's can be told apart.
+                Handed::All if self.input.thoughts.whole => (0, 0),
                 Handed::All => (0, shape.reasoning),
             };
             // The client holds the visible calls; the record has the hidden ones with their places.
@@ -238,16 +248,16 @@ impl<'a> Builder<'a> {
     fn pending(&mut self, step: usize, hops: &'a [StoredHop]) {
         let mut first = self.transcript.first_item;
         for (index, hop) in hops.iter().enumerate() {
-            first = self.hop(step, index, hop, Handed::Nothing, first);
+            first = self.hop(step, (index, hop), Handed::Nothing, false, first);
         }
     }
 
     fn hop(
         &mut self,
         step: usize,
-        index: usize,
-        hop: &'a StoredHop,
+        (index, hop): (usize, &'a StoredHop),
         handed: Handed,
+        foreign: bool,
         first: ItemNo,
     ) -> ItemNo {
         let calls: Vec<_> = hop.calls.iter().map(Call::Hidden).collect();
@@ -256,7 +266,7 @@ impl<'a> Builder<'a> {
             source: Source::Hop { step, hop: index },
             handed,
             first,
-            reasoning: hop.reasoning,
+            reasoning: if foreign { 0 } else { hop.reasoning },
             text: if handed == Handed::Changed {
                 0
             } else {

@@ -7,15 +7,11 @@ use crate::session::graph::DelimiterRole;
 use crate::session::transcript::Item;
 
 impl View {
-    /// The kinds of edits in a view. Breakpoints are left out: the renderer sets those. If a
-    /// dialect `binds` reasoning to its message, reasoning goes whenever a part of the message
-    /// goes, which is no edit of its own.
+    /// The kinds of edits in a view. Breakpoints are left out: the renderer sets those.
     #[must_use]
-    pub fn edits(&self, binds: bool) -> Edits {
+    pub fn edits(&self) -> Edits {
         let seen = self.marked();
         let transcript = seen.transcript;
-        // If the upstream refuses removed reasoning, reasoning is kept, and nothing binds it.
-        let binds = binds && !transcript.without.has(EditKind::Reasoning);
         let mut edits = Edits::default();
         let edited = self.is_edited();
         // Without marks no message is edited.
@@ -39,7 +35,7 @@ impl View {
                 } => {
                     let lost =
                         |kind, kept: bool| !kept && items.iter().any(|item| item.kind == kind);
-                    if lost(ItemKind::Reasoning, reasoning && !binds) {
+                    if lost(ItemKind::Reasoning, reasoning) {
                         edits.put(EditKind::Reasoning);
                     }
                     if lost(ItemKind::Text, text) {

@@ -26,7 +26,7 @@ impl View {
                     .or(result.map(|item| item.tokens));
                 own + result.unwrap_or(0)
             }
-            ItemKind::Text | ItemKind::Reasoning if !seen.stays(item, false) => 0,
+            ItemKind::Text | ItemKind::Reasoning if !self.is_shown(item) => 0,
             ItemKind::Text
             | ItemKind::Reasoning
             | ItemKind::Result

@@ -64,8 +64,8 @@ impl View {
     #[must_use]
     pub fn parts(&self) -> Parts {
         let mut parts = Parts::default();
-        for entry in &self.transcript.entries {
-            let whole = self.tokens(entry);
+        for (at, entry) in self.transcript.entries.indexed() {
+            let whole = self.tokens(at, entry);
             if whole == 0 {
                 continue;
             }

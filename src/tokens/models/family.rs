@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use globset::GlobSet;
 
+use crate::model::{ReasoningBack, ReasoningRead};
 use crate::tokens::encoding::Encoding;
 use crate::tokens::price::Prices;
 
@@ -64,30 +65,10 @@ pub struct Family {
     pub prices: Prices,
     /// How its provider caches prompts.
     pub cache: CacheModel,
-    /// What it demands of the reasoning in a history.
+    /// Which reasoning of a history must come back.
     pub reasoning_back: ReasoningBack,
-}
-
-/// What a model demands of the reasoning in a history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReasoningBack {
-    /// Nothing: any of it may be left out.
-    #[default]
-    None,
-    /// Calls come back with the reasoning that they followed from.
-    Calls,
-    /// The same, and reasoning is valid only behind the very tools, system text and messages that were before
-    /// it when the model thought. Their provider refuses or drops it after a change of any of these.
-    Bound,
-}
-
-impl ReasoningBack {
-    /// The words for each.
-    pub const WORDS: &'static [(&'static str, Self)] = &[
-        ("none", Self::None),
-        ("calls", Self::Calls),
-        ("bound", Self::Bound),
-    ];
+    /// Which reasoning of a history its model reads.
+    pub reasoning_read: ReasoningRead,
 }
 
 impl Default for Family {
@@ -101,6 +82,7 @@ impl Default for Family {
             prices: Prices::default(),
             cache: CacheModel::default(),
             reasoning_back: ReasoningBack::None,
+            reasoning_read: ReasoningRead::All,
         }
     }
 }
@@ -119,15 +101,6 @@ impl Family {
         let left = u64::from(whole).checked_sub(output.unwrap_or_default());
         let left = left.and_then(|left| u32::try_from(left).ok());
         Some(left.filter(|left| *left > 0).unwrap_or(whole))
-    }
-
-    /// Whether it demands reasoning back with the calls that followed from it.
-    #[must_use]
-    pub fn demands_reasoning(&self) -> bool {
-        match self.reasoning_back {
-            ReasoningBack::None => false,
-            ReasoningBack::Calls | ReasoningBack::Bound => true,
-        }
     }
 
     /// Whether nothing is known about how much it takes.

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 pub use error::ModelsError;
 use family::FamilyTable;
-pub use family::{CacheModel, Family, ReasoningBack};
+pub use family::{CacheModel, Family};
 pub use overflow::ContextLengthError;
 use overflow::Overflow;
 

@@ -10,8 +10,9 @@ use globset::{Glob, GlobSetBuilder};
 use serde::Deserialize;
 
 use super::error::ModelsError;
-use super::family::{CacheModel, Family, FamilyTable, ReasoningBack};
+use super::family::{CacheModel, Family, FamilyTable};
 use super::overflow::Overflow;
+use crate::model::{ReasoningBack, ReasoningRead};
 use crate::tokens::encoding::Encoding;
 use crate::tokens::price::Prices;
 
@@ -70,16 +71,9 @@ struct RawFamily {
     relative: Option<RawPrices>,
     cache: Option<String>,
     #[serde(default)]
-    reasoning_back: RawReasoningBack,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawReasoningBack {
-    #[default]
-    None,
-    Calls,
-    Bound,
+    reasoning_back: ReasoningBack,
+    #[serde(default)]
+    reasoning_read: ReasoningRead,
 }
 
 /// Prices of a million tokens in dollars, or of a token relative to an input of 1.0.
@@ -167,7 +161,8 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         context: raw.context,
         prices,
         cache: cache(&raw, caches)?,
-        reasoning_back: raw.reasoning_back.meaning(),
+        reasoning_back: raw.reasoning_back,
+        reasoning_read: raw.reasoning_read,
         name: raw.name,
     })
 }
@@ -211,16 +206,6 @@ impl RawCacheModel {
                 }
             }
             Self::None => CacheModel::None,
-        }
-    }
-}
-
-impl RawReasoningBack {
-    fn meaning(self) -> ReasoningBack {
-        match self {
-            Self::None => ReasoningBack::None,
-            Self::Calls => ReasoningBack::Calls,
-            Self::Bound => ReasoningBack::Bound,
         }
     }
 }

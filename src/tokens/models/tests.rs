@@ -1,5 +1,6 @@
 //! Holds the built-in table to what it must say, and the reading of errors to real answers.
 
+use crate::model::{ReasoningBack, ReasoningRead};
 use proptest::prelude::*;
 
 use std::time::Duration;
@@ -140,16 +141,26 @@ fn families_say_what_their_providers_say() {
     for (model, back) in [
         ("deepseek-v4-pro", ReasoningBack::Calls),
         ("kimi-k3", ReasoningBack::Calls),
-        ("claude-opus-5", ReasoningBack::Calls),
+        ("claude-opus-5", ReasoningBack::Newest),
         ("claude-opus-5-5", ReasoningBack::Bound),
         ("anthropic/claude-sonnet-5.5", ReasoningBack::Bound),
         ("claude-haiku-5-5-20261001", ReasoningBack::Bound),
         ("us.anthropic.claude-fable-5-2", ReasoningBack::Bound),
         ("claude-mythos-5-1", ReasoningBack::Bound),
-        ("claude-fable-5", ReasoningBack::Calls),
+        ("claude-fable-5", ReasoningBack::Newest),
+        ("gemini-3.1-pro", ReasoningBack::Turn),
         ("gpt-6-sol", ReasoningBack::None),
     ] {
         assert_eq!(models.family(model).reasoning_back, back, "{model}");
+    }
+    for (model, read) in [
+        ("deepseek-v4-pro", ReasoningRead::Calls),
+        ("claude-sonnet-4-5", ReasoningRead::Turn),
+        ("claude-opus-4-1", ReasoningRead::Turn),
+        ("claude-opus-4-5", ReasoningRead::All),
+        ("kimi-k3", ReasoningRead::All),
+    ] {
+        assert_eq!(models.family(model).reasoning_read, read, "{model}");
     }
 }
 
@@ -229,6 +240,7 @@ fn a_users_table_wins() {
             },
             cache: CacheModel::None,
             reasoning_back: ReasoningBack::None,
+            reasoning_read: ReasoningRead::All,
         }
     );
     assert_eq!(models.family("gpt-5-mini").name, "gpt-5-mini");

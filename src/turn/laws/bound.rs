@@ -7,8 +7,8 @@ use super::properties::{event, fewer, play_on, session, terms};
 use super::say::{act, call, done, end, expl, hop, text, think};
 use super::sim::{Binder, Sim};
 use crate::commit::Floor;
+use crate::model::ReasoningBack;
 use crate::model::{Dialect, EditKind};
-use crate::tokens::ReasoningBack;
 use crate::turn::settings::{Guidance, Thoughts};
 
 /// A session whose upstream binds thoughts, and of which the operator has thoughts left out that lost their place.

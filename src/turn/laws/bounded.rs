@@ -48,7 +48,10 @@ fn poisoned(sim: &mut Sim) {
 fn a_session_with_endless_arguments_is_served_without_them() {
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
         let mut sim = session(dialect);
-        assert!(bounded::path(dialect, &sim.path).is_none(), "{dialect:?}");
+        assert!(
+            bounded::path(dialect, &sim.reader(), &sim.path).is_none(),
+            "{dialect:?}"
+        );
         let (_, before) = sim.changed();
         poisoned(&mut sim);
         let (state, after) = sim.changed();
@@ -61,7 +64,10 @@ fn a_session_with_endless_arguments_is_served_without_them() {
             let before = String::from_utf8_lossy(&before);
             before.matches("delimiter").count()
         });
-        assert!(bounded::path(dialect, &state.path).is_none(), "{dialect:?}");
+        assert!(
+            bounded::path(dialect, &sim.reader(), &state.path).is_none(),
+            "{dialect:?}"
+        );
     }
 }
 
@@ -98,6 +104,9 @@ fn records_of_arguments_that_are_no_object_are_mended_where_they_are_shown() {
         let text = String::from_utf8_lossy(&after);
         assert!(!text.contains("broken"), "{dialect:?} {text}");
         assert!(text.contains(r#""arguments":"{}""#), "{dialect:?} {text}");
-        assert!(bounded::path(dialect, &state.path).is_none(), "{dialect:?}");
+        assert!(
+            bounded::path(dialect, &sim.reader(), &state.path).is_none(),
+            "{dialect:?}"
+        );
     }
 }

@@ -33,6 +33,7 @@ fn results_of_all_episodes_go_before_any_call_and_acts_go_first() {
             &["grep1"],
             &["read1"],
             &["=bash1"],
+            &["bash1"],
         ],
     );
 }

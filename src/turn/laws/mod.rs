@@ -19,4 +19,5 @@ mod sim;
 mod stable;
 mod terminals;
 mod texts;
+mod thinkers;
 mod unannotated;

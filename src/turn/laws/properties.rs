@@ -8,9 +8,9 @@ use super::say::{Say, act, again, bring, call, done, end, expl, hop, same, text,
 use super::sim::Sim;
 use super::terminals::Terminals;
 use crate::commit::Floor;
+use crate::model::ReasoningBack;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
-use crate::tokens::ReasoningBack;
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 use crate::turn::{BringAsk, EvictAsk, PinAsk, RungSettings};
 

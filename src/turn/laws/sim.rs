@@ -324,7 +324,7 @@ impl Sim {
         wire::body(self.dialect, &self.messages, self.tools)
     }
 
-    fn reader(&self) -> Reader<'static> {
+    pub fn reader(&self) -> Reader<'static> {
         MEMO.reader(&COUNTER, Encoding::O200k, TENANT, self.dialect)
     }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
+use crate::model::ReasoningBack;
 use crate::model::{Dialect, ItemNo, Marks, Usage};
-use crate::tokens::ReasoningBack;
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {
@@ -53,16 +53,16 @@ fn a_description_in_the_ledger_stays_there_when_the_client_edits_its_episode() {
     let (sent, _) = sim.look();
     let named = |gist: &[String]| {
         gist.iter()
-            .any(|s| s.starts_with("~ledger") && s.contains("learned-6"))
+            .any(|s| s.starts_with("~ledger") && s.contains("learned-2"))
     };
     assert!(named(&sent.gist), "{:#?}", sent.gist);
     // Its text is a message of the client's own now, in the midst of what is gone.
     let at = sim
         .messages
         .iter()
-        .position(|message| message.contains("text7 go"))
+        .position(|message| message.contains("text3 go"))
         .unwrap();
-    sim.messages[at] = sim.messages[at].replace("text7 go", "text99 went");
+    sim.messages[at] = sim.messages[at].replace("text3 go", "text99 went");
     sim.align();
     let (sent, _) = sim.look();
     assert!(sent.gist.contains(&"text99".to_owned()) && named(&sent.gist));

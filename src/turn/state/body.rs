@@ -1,5 +1,7 @@
 //! Makes the bytes of a hop whose view is decided. Never decides what the view shows.
 
+#[cfg(test)]
+use super::HopContext;
 use super::{MiddleError, Planned, Prepared, TurnState};
 use crate::dialect::request::{Rewrite, UpstreamView};
 use crate::dialect::stream::UsageWish;
@@ -29,6 +31,20 @@ impl TurnState {
     ) -> Result<Rope, MiddleError> {
         let view = render::messages(&self.render_input(&prepared.view, breakpoints))?;
         Ok(self.body(view))
+    }
+
+    /// The first message of a view whose bytes have another size than the view says, with what is shown of it and
+    /// both sizes. None in a view as it should be.
+    #[cfg(test)]
+    pub(super) fn miscounted(&self, tools: &HopContext<'_>, view: &View) -> Option<String> {
+        let size = |bytes: &[u8]| Some(tools.reader.shape(bytes).ok()?.tokens());
+        let input = self.render_input(view, None);
+        let (at, said, sent) = render::miscounted(&input, &size)?;
+        let entry = view.transcript().entries.get(at)?;
+        Some(format!(
+            "{at}: {said} said, {sent} sent, {:?} of {entry:?}",
+            view.shown_of(entry)
+        ))
     }
 
     pub(super) fn render_input<'a>(

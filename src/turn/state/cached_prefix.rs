@@ -6,8 +6,8 @@ use super::{HopContext, TurnState};
 use crate::commit::{self, Warmth};
 use crate::model::{EditKind, Edits, Role, TurnRecord};
 use crate::session::view::View;
-use crate::tokens::CacheModel;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
+use crate::tokens::{CacheModel, Family};
 use memchr::memmem;
 
 /// The field that sets a breakpoint.
@@ -124,14 +124,24 @@ impl TurnState {
         self.fixed + same.map(|(_, size)| u64::from(*size)).sum::<u64>()
     }
 
-    /// Tokens of the client's request that its previous request had: its messages before the answer
-    /// that it continues.
-    pub(super) fn count_held(&self, tools: u64) -> u64 {
-        let Some(newest) = self.path.entries.last() else {
-            return 0;
-        };
-        let before = self.shapes.iter().take(newest.position as usize);
-        tools + before.map(|shape| u64::from(shape.tokens())).sum::<u64>()
+    /// What the provider reads of each message of the client's, in tokens.
+    pub(super) fn read_sizes(&self, family: &Family) -> Vec<u64> {
+        let said = self
+            .shapes
+            .iter()
+            .map(|shape| (shape.role, !shape.calls.is_empty()));
+        let dropped = family.reasoning_read.dropped(&said.collect::<Vec<_>>());
+        let sizes = self.shapes.iter().zip(dropped).map(|(shape, drops)| {
+            u64::from(shape.tokens() - if drops { shape.reasoning } else { 0 })
+        });
+        sizes.collect()
+    }
+
+    /// Tokens of the client's messages that its previous request had: those before the answer that it continues.
+    pub(super) fn held_before(&self, sizes: &[u64]) -> u64 {
+        let newest = self.path.entries.last();
+        let before = newest.map_or(0, |newest| newest.position as usize);
+        sizes.iter().take(before).sum()
     }
 }
 

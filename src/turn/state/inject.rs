@@ -59,8 +59,10 @@ impl TurnState {
     /// [`MiddleError`] where the client's own tools or system message can't be extended.
     pub fn inject(&mut self, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.client_tools = self.count_tools(tools);
-        self.client_tokens = self.spoken() + self.client_tools;
-        self.client_held = self.count_held(self.client_tools);
+        let sizes = self.read_sizes(tools.family);
+        self.client_tokens = sizes.iter().sum::<u64>() + self.client_tools;
+        self.client_spoken = self.spoken();
+        self.client_held = self.client_tools + self.held_before(&sizes);
         let late = self.begins_behind_thoughts(tools.family);
         let first = || match late {
             true => Guide::WAITING,
@@ -84,8 +86,7 @@ impl TurnState {
         parts.add(Part::Own, self.fixed.saturating_sub(self.client_tools));
         parts.shift(Part::System, Part::Tools, self.declared());
         // The part of the client's system message that is guidance.
-        let client = self.client_tokens.saturating_sub(self.client_tools);
-        let guidance = self.spoken().saturating_sub(client);
+        let guidance = self.spoken().saturating_sub(self.client_spoken);
         parts.shift(Part::System, Part::Own, guidance);
         parts
     }

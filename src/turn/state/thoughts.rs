@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{HopContext, TurnState};
 use crate::dialect::message::canonical_tools;
-use crate::model::{Digest, EditKind, Edits, ItemKind, Mark};
+use crate::model::{Digest, EditKind, Edits, ItemKind, Mark, ReasoningBack, ThoughtRules};
 use crate::policy::{self, Plan};
 use crate::render::prefix::{self, Bonds, Front};
 use crate::render::tools;
@@ -13,7 +13,7 @@ use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
-use crate::tokens::{Family, ReasoningBack};
+use crate::tokens::Family;
 use crate::turn::originals::OwnTexts;
 use crate::turn::settings::Thoughts;
 
@@ -21,6 +21,17 @@ use crate::turn::settings::Thoughts;
 const THOUGHTS: EditKind = EditKind::Thoughts;
 
 impl TurnState {
+    /// What the provider makes of the thoughts of this conversation.
+    pub(super) fn thought_rules(&self, family: &Family) -> ThoughtRules {
+        let back = family.reasoning_back;
+        ThoughtRules {
+            // A call that must keep its thought keeps it beside whatever else goes.
+            whole: self.request.dialect.binds_reasoning() && back != ReasoningBack::Calls,
+            back,
+            read: family.reasoning_read,
+        }
+    }
+
     /// Whether the model's thoughts are bound to what stands before them: by the table, or because the upstream
     /// refused some for that.
     pub(super) fn binds(&self, family: &Family) -> bool {
@@ -112,6 +123,10 @@ impl TurnState {
                 let view = written.without_thoughts(&view, &bonds.broken);
                 let bonds = self.bonds(tools, &view);
                 (view, bonds)
+            }
+            // No provider of this format has been seen to refuse one: those that check drop it without a word.
+            Some(bonds) if self.request.dialect.keeps_reasoning() => {
+                (view.dropping(&bonds.broken), Some(bonds))
             }
             bonds => (view, bonds),
         }

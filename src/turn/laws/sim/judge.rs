@@ -11,7 +11,9 @@ use plimsoll_scripted::validate;
 use super::{COUNTER, Sent, Sim, is_label, pointed, wire};
 use crate::commit::Trigger;
 use crate::model::{Dialect, ItemKind, ItemNo, Mark, Marks};
-use crate::policy::{EvictionSettings, ItemSet, Level, Order, Policy, Protection, Target};
+use crate::policy::{
+    EvictionSettings, ItemSet, LastStep, Level, Order, Policy, Protection, Target,
+};
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
@@ -48,7 +50,15 @@ impl Sim {
             panic!("{}\n{context}", refusal.message);
         }
         if self.dialect == Dialect::Chat {
-            assert_eq!(SIZER.request(&body) as u64, prepared.estimate, "{context}");
+            let view = &prepared.view;
+            let entries = view.transcript().entries.iter();
+            let sent: u64 = entries.map(|one| u64::from(view.body_size(one))).sum();
+            let unread = sent - view.size();
+            assert_eq!(
+                SIZER.request(&body) as u64,
+                prepared.estimate + unread,
+                "{context}"
+            );
         }
         let own = wire::shown(self.dialect, &self.body());
         assert_eq!(users(&messages), users(&own), "user text changed");
@@ -192,8 +202,9 @@ impl Sim {
                 let seen = Marked::new(prepared.view.transcript(), &state.marks);
                 seen.tombstone(episode).is_some()
             });
-        if !tombstone && !self.aligned.entries.is_empty() {
-            // The client dropped the message that held the ledger.
+        if !tombstone {
+            // The client dropped the message that held the ledger, or it went as the last of all before the budget was
+            // unmet. No other pass takes it, which the check of its moves verifies.
             return;
         }
         let ledger = messages
@@ -266,7 +277,43 @@ fn budget(state: &TurnState, prepared: &Prepared, context: &str) {
     if let Some((_, proposal)) = &prepared.pass {
         let counted = (proposal.size, prepared.estimate);
         assert_eq!(counted.0, counted.1, "the pass counted otherwise");
+        let asked = proposal
+            .gone
+            .keys()
+            .any(|(_, level)| *level == Level::Asked);
+        // A rung may have a floor of its own.
+        let levels = state.terms.ladder.main() == Policy::Cwl
+            && prepared.eviction.order == Order::Levels
+            && state.terms.rungs.is_empty();
+        assert!(
+            asked || !levels || proposal.size + proposal.last.freed >= prepared.floor,
+            "{} is below the floor of {} by more than the last step, {}: {context}",
+            proposal.size,
+            prepared.floor,
+            proposal.last.freed,
+        );
+        assert!(
+            asked || !levels || is_one_step(prepared, &proposal.last),
+            "more than one step: {:?}: {context}",
+            proposal.last,
+        );
     }
+}
+
+/// Whether items that moved together are of one episode, of one message, or results that point to one another.
+fn is_one_step(prepared: &Prepared, last: &LastStep) -> bool {
+    let transcript = prepared.view.transcript();
+    let items = || last.items.iter().filter_map(|at| transcript.items.get(*at));
+    let mut episodes: Vec<_> = items().map(|item| item.episode).collect();
+    episodes.dedup();
+    let mut entries: Vec<_> = items().map(|item| item.entry).collect();
+    entries.dedup();
+    let pointers = prepared.view.marked().pointers();
+    let group = |to: &ItemIndex, from: &Vec<ItemIndex>| {
+        let mut all = last.items.iter();
+        all.all(|at| at == to || from.contains(at))
+    };
+    episodes.len() <= 1 || entries.len() <= 1 || pointers.iter().any(|(to, from)| group(to, from))
 }
 
 /// Messages that were added changed no number and no segment of what stood there, whether the
@@ -432,9 +479,10 @@ fn open_goes_last(state: &TurnState, prepared: &Prepared, before: &Marks) {
         .iter()
         .rfind(|entry| entry.role == crate::model::Role::Assistant)
         .map_or(ItemIndex(0), |entry| entry.items.start);
+    // Thoughts go before all work.
     let moved = |item: &&ItemIndex| {
-        let no = transcript.items[**item].no;
-        state.marks.get(no) > before.get(no)
+        let Item { no, kind, .. } = &transcript.items[**item];
+        *kind != ItemKind::Reasoning && state.marks.get(*no) > before.get(*no)
     };
     let Some(hit) = transcript.graph.episodes[current].items.iter().find(moved) else {
         return;
