@@ -128,6 +128,27 @@ enum Step {
     LastResort,
 }
 
+impl Step {
+    /// Whether it takes what open work needs, which `strict_active` keeps.
+    const fn takes_needed(self) -> bool {
+        match self {
+            Self::Thoughts(_)
+            | Self::Results
+            | Self::Episodes
+            | Self::Lines
+            | Self::Merge
+            | Self::Again
+            | Self::MergeAll => false,
+            Self::Open(_)
+            | Self::OpenCalls
+            | Self::Depended
+            | Self::DependedCalls
+            | Self::DependedMarks
+            | Self::LastResort => true,
+        }
+    }
+}
+
 /// A pass in progress.
 struct LevelsPass<'a> {
     work: Work<'a>,
@@ -185,7 +206,9 @@ impl<'a> LevelsPass<'a> {
     /// Takes these steps, those that are due.
     fn run(&mut self, rows: &[Row]) {
         for row in rows {
-            if self.is_due(row.due) {
+            // The paper's rule holds to the end.
+            let is_off = self.work.config.strict_active && row.step.takes_needed();
+            if !is_off && self.is_due(row.due) {
                 self.work.target = match row.down_to {
                     DownTo::Floor => self.floor,
                     DownTo::Removal => self.removal(),
@@ -211,8 +234,6 @@ impl<'a> LevelsPass<'a> {
             Step::DependedMarks => self.fold_depended(),
             Step::Again => self.evict(),
             Step::MergeAll => merge::to_the_target(&mut self.work),
-            // The paper's rule holds to the end.
-            Step::LastResort if self.work.config.strict_active => {}
             Step::LastResort => last_resort::evict(&mut self.work, self.ceiling),
         }
     }
@@ -245,7 +266,7 @@ impl<'a> LevelsPass<'a> {
     /// its open span is short and goes only to meet the ceiling, unless thoughts make it large.
     fn open(&self) -> Option<&'a Episode> {
         // Nothing to do if calls of closed work were spared only because of `removal`.
-        if self.work.config.strict_active || self.work.total() <= self.removal() {
+        if self.work.total() <= self.removal() {
             return None;
         }
         let open = self.episodes().get(self.work.transcript.graph.current()?)?;
@@ -387,9 +408,6 @@ impl<'a> LevelsPass<'a> {
     }
 
     fn shorten_depended(&mut self) {
-        if self.work.config.strict_active {
-            return;
-        }
         self.work.protection = self.work.protection.without_depended();
         for episode in self.depended() {
             self.levels.strip(&mut self.work, &[episode], &STAGES);
@@ -397,9 +415,6 @@ impl<'a> LevelsPass<'a> {
     }
 
     fn strip_depended(&mut self) {
-        if self.work.config.strict_active {
-            return;
-        }
         self.shorten_depended();
         for episode in self.depended() {
             for level in [Level::Bulk, Level::Intermediate] {
@@ -415,9 +430,6 @@ impl<'a> LevelsPass<'a> {
 
     /// Leaves one message of each such exploration, with its description: two marks keep the thoughts of two.
     fn fold_depended(&mut self) {
-        if self.work.config.strict_active {
-            return;
-        }
         for episode in self.depended() {
             let mut marks = [episode.carrier, episode.end].into_iter().flatten();
             let told = episode

@@ -8,7 +8,6 @@ use super::plan::Move;
 use super::work::Work;
 use crate::model::{ItemKind, Mark, Role};
 use crate::session::index::{EntryIndex, ItemIndex};
-use crate::session::transcript::Item;
 
 /// Removes message by message until the target is met. Each episode that loses all of its items is named by the
 /// ledger.
@@ -83,9 +82,10 @@ fn host(work: &Work<'_>) -> Option<ItemIndex> {
 
 /// Has a call hold the ledger.
 fn hold_ledger(work: &mut Work<'_>, host: ItemIndex) {
-    let episode = work.item(host).and_then(|item| item.episode);
-    let episode = episode.and_then(|at| work.transcript.graph.episodes.get(at));
-    if let Some(episode) = episode.filter(|_| work.mark(host) < Mark::Tombstone) {
+    if let Some(episode) = work
+        .episode(host)
+        .filter(|_| work.mark(host) < Mark::Tombstone)
+    {
         work.apply(
             episode,
             Level::Episode,
@@ -109,9 +109,8 @@ fn moves(work: &Work<'_>, entry: EntryIndex, host: Option<ItemIndex>) -> Vec<Mov
             && !work.protected(at)
     };
     // In an episode without calls nothing could name what is gone, and its texts are lines by now.
-    let has_calls = |item: &Item| {
-        let episode = item.episode;
-        let episode = episode.and_then(|at| work.transcript.graph.episodes.get(at));
+    let has_calls = |at: ItemIndex| {
+        let episode = work.episode(at);
         episode.is_some_and(|episode| episode.carrier.is_some())
     };
     let movable = all.filter(|(at, item)| {
@@ -119,7 +118,7 @@ fn moves(work: &Work<'_>, entry: EntryIndex, host: Option<ItemIndex>) -> Vec<Mov
             item.kind,
             ItemKind::Text | ItemKind::Call | ItemKind::Reasoning
         );
-        kind && has_calls(item) && !item.bound && goes(*at)
+        kind && has_calls(*at) && !item.bound && goes(*at)
     });
     match entry.role {
         Role::Assistant => movable

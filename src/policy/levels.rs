@@ -270,11 +270,9 @@ impl<'a> Levels<'a> {
                 }
             }
             let written = item.delimiter.is_none() && !item.said;
-            let episode = item
-                .episode
-                .and_then(|at| work.transcript.graph.episodes.get(at));
             // The mark of a call that is trimmed does not tell a tombstone, so only the one that carries it without
             // being told is trimmed.
+            let episode = work.episode(one.item);
             let first = episode.is_some_and(|episode| episode.carrier == Some(one.item));
             if one.mark == Mark::Tombstone && written && first {
                 one.kept = self.trimmed(work, one.item);

@@ -63,7 +63,15 @@ pub(super) enum Reach {
 /// Takes thoughts until the target is met: those of closed work first, then the others, each oldest first. Those
 /// before the cut go newest first, so that they break as little of the prefix as they can.
 pub(super) fn strip(work: &mut Work<'_>, reach: Reach) {
-    let free = free(work);
+    let needed = work.held_episodes();
+    let is_held = |at: ItemIndex| {
+        let episode = work.item(at).and_then(|item| item.episode);
+        episode.is_some_and(|episode| needed.contains(&episode))
+    };
+    let mut free = free(work);
+    if work.protection.holds_open() {
+        free.retain(|at| !is_held(*at));
+    }
     let cut = next_cut(work.view.marked()).unwrap_or(work.transcript.entries.end());
     let is_behind = |at: &ItemIndex| work.item(*at).is_some_and(|item| item.entry >= cut);
     let (behind, before): (Vec<ItemIndex>, Vec<ItemIndex>) =
@@ -71,7 +79,7 @@ pub(super) fn strip(work: &mut Work<'_>, reach: Reach) {
     let all: u64 = free.iter().map(|at| work.freed(*at)).sum();
     let alone = work.total().saturating_sub(all) <= work.target;
     let (held, closed): (Vec<ItemIndex>, Vec<ItemIndex>) =
-        behind.into_iter().partition(|at| work.is_held(*at));
+        behind.into_iter().partition(|at| is_held(*at));
     let before = before.into_iter().rev();
     let before = before.filter(|_| alone || reach == Reach::All);
     for thought in closed.into_iter().chain(held).chain(before) {
@@ -91,7 +99,6 @@ fn free(work: &Work<'_>) -> Vec<ItemIndex> {
             && work.view.is_whole(*at)
             && !work.protected(*at)
             && may_go(work, item.entry)
-            && !(work.protection.holds_open() && work.is_held(*at))
     });
     free.map(|(at, _)| at).collect()
 }

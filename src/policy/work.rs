@@ -2,7 +2,7 @@
 //! that is compared with the target after each step. Never chooses what is evicted.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ask::{EvictionSettings, Level, PolicyAsk};
@@ -12,7 +12,7 @@ use super::protect::Protection;
 use super::thoughts::{self, Demand};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
-use crate::session::index::{EntryIndex, ItemIndex};
+use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
@@ -287,7 +287,8 @@ impl<'a> Work<'a> {
         self.recount(touched);
     }
 
-    fn episode(&self, item: ItemIndex) -> Option<&'a Episode> {
+    /// The episode of an item.
+    pub fn episode(&self, item: ItemIndex) -> Option<&'a Episode> {
         let episode = self.item(item)?.episode?;
         self.transcript.graph.episodes.get(episode)
     }
@@ -322,10 +323,12 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Whether an item belongs to work that others need: its episode is open, or an act in view depends on it.
-    pub fn is_held(&self, item: ItemIndex) -> bool {
-        let episode = self.episode(item);
-        episode.is_some_and(|one| !one.closed || self.view.marked().has_dependents(one))
+    /// The episodes that others need: those that are open, and those that an act in view depends on.
+    pub fn held_episodes(&self) -> HashSet<EpisodeIndex> {
+        let seen = self.view.marked();
+        let episodes = self.transcript.graph.episodes.indexed();
+        let held = episodes.filter(|(_, one)| !one.closed || seen.has_dependents(one));
+        held.map(|(at, _)| at).collect()
     }
 
     /// The tokens that the view shows of one thought.
