@@ -12,7 +12,7 @@ use plimsoll_scripted::{
 };
 
 use super::play::count;
-use super::proxy::{HTTP, Process};
+use super::proxy::{Process, post};
 
 /// A dozen sessions of all kinds, of some 60,000 tokens or more.
 const DOZEN: [&str; 12] = [
@@ -73,12 +73,7 @@ async fn step(client: &mut Client, proxy: &Process) -> bool {
     let Some(request) = client.request() else {
         return false;
     };
-    let mut post = HTTP.post(proxy.url()).bearer_auth("sk-one-key");
-    for (name, value) in &request.headers {
-        post = post.header(name, value);
-    }
-    let post = post.header("content-type", "application/json");
-    let response = post.body(request.body.clone()).send().await.unwrap();
+    let response = post(&proxy.url(), &request).await;
     let status = response.status().as_u16();
     assert_eq!(response.headers().get("x-plimsoll-fail-open"), None);
     let body = response.bytes().await.unwrap();

@@ -12,7 +12,7 @@ use plimsoll_scripted::{
     Violation, audit,
 };
 
-use super::proxy::{Guide, HTTP, Process};
+use super::proxy::{Guide, Process, post};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 
@@ -281,15 +281,7 @@ async fn send(
     request: &plimsoll_scripted::ClientRequest,
     reported: &mut HashSet<(String, usize)>,
 ) -> (u16, Vec<u8>) {
-    let mut post = HTTP
-        .post(proxy.url())
-        .bearer_auth("sk-one-key")
-        .header("content-type", "application/json")
-        .body(request.body.clone());
-    for (name, value) in &request.headers {
-        post = post.header(name, value);
-    }
-    let response = post.send().await.unwrap();
+    let response = post(&proxy.url(), request).await;
     let unmet = response
         .headers()
         .get("x-plimsoll-budget")

@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use plimsoll_scripted::ClientRequest;
+
 /// A client that opens a new connection for each request, because the process behind it changes.
 pub static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
     let _already = rustls::crypto::ring::default_provider().install_default();
@@ -14,6 +16,19 @@ pub static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
         .build()
         .unwrap()
 });
+
+/// Sends a request of a client's.
+pub async fn post(url: &str, request: &ClientRequest) -> reqwest::Response {
+    let mut post = HTTP
+        .post(url)
+        .bearer_auth("sk-one-key")
+        .header("content-type", "application/json")
+        .body(request.body.clone());
+    for (name, value) in &request.headers {
+        post = post.header(name, value);
+    }
+    post.send().await.unwrap()
+}
 
 /// When the hidden tools are offered and asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

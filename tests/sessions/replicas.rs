@@ -15,7 +15,7 @@ use plimsoll_scripted::{
 use serde_json::{Value, json};
 
 use super::play::{TWICE, count};
-use super::proxy::{HTTP, Process};
+use super::proxy::{HTTP, Process, post};
 
 #[path = "../servers/nginx.rs"]
 mod nginx;
@@ -172,12 +172,7 @@ async fn play(recordings: &[Recording], streamed: bool, replicas: bool) -> (Sent
                 continue;
             };
             let send = async || {
-                let mut post = HTTP.post(fleet.url()).bearer_auth("sk-one-key");
-                for (name, value) in &request.headers {
-                    post = post.header(name, value);
-                }
-                let post = post.header("content-type", "application/json");
-                let response = post.body(request.body.clone()).send().await.unwrap();
+                let response = post(&fleet.url(), &request).await;
                 let status = response.status().as_u16();
                 let failed = response.headers().get("x-plimsoll-fail-open");
                 assert_eq!(failed, None, "turn {turn}");
