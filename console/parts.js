@@ -148,12 +148,14 @@ export function NeedTag({ n, told = true }) {
  * @param {{ m: import("./shapes").Money, money: boolean }} props
  */
 export function Waterfall({ m, money }) {
-  const most = Math.max(m.not_sent, m.rewrites + m.hidden, 1e-9);
+  const gained = m.not_sent + m.breakpoints;
+  const most = Math.max(gained, m.rewrites + m.hidden, 1e-9);
   const write = money ? signed : (/** @type {number} */ x) => `${x < 0 ? "−" : "+"}${short(Math.abs(x))}`;
   /** @type {[string, number, number, string, number, string][]} */
   const rows = [
     ["not sent", 0, m.not_sent, "color-mix(in srgb, var(--good) 55%, var(--panel))", m.not_sent, "good"],
-    ["cache rewrites", m.not_sent - m.rewrites, m.rewrites, "var(--bad)", -m.rewrites, "bad"],
+    ...(m.breakpoints ? [["breakpoints set", m.not_sent, m.breakpoints, "color-mix(in srgb, var(--good) 35%, var(--panel))", m.breakpoints, "good"]] : []),
+    ["cache rewrites", gained - m.rewrites, m.rewrites, "var(--bad)", -m.rewrites, "bad"],
     ["hidden hops, marks", Math.max(0, m.net), m.hidden, "var(--act)", -m.hidden, "warn"],
   ];
   return html`<div>${rows.map(([name, from, size, fill, value, sense]) => html`<div class="wf" key=${name}>

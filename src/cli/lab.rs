@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -12,6 +13,7 @@ use super::agents::{Agent, Environment};
 use super::logs::say;
 use crate::commit::Floor;
 use crate::config::{Config, Flags};
+use crate::dialect::cached_for;
 use crate::model::ReasoningBack;
 use crate::replay::source::{self, Source};
 use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
@@ -81,6 +83,10 @@ pub struct LabArgs {
     /// is charged. What each policy came to on each session stands in the JSON.
     #[arg(long, value_name = "N[,SPREAD]", value_parser = Think::parse)]
     think: Option<Think>,
+    /// How long requests ask their provider to keep what it caches, such as 5m or 1h [default: for an hour where an
+    /// agent kept that the provider did so].
+    #[arg(long, value_name = "TIME", value_parser = cached_for)]
+    cached_for: Option<Duration>,
     /// How many sessions are played at once [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -177,6 +183,7 @@ impl LabArgs {
             keep,
             rungs,
             think: self.think,
+            cached_for: self.cached_for,
             threads: self.threads.map_or(default.threads, usize::from),
             ..default
         })
@@ -206,6 +213,11 @@ pub fn not_empty(played: usize, short: usize, min_tokens: u64) -> anyhow::Result
         "all {short} sessions are below {min_tokens} tokens: lower --min-tokens"
     );
     Ok(())
+}
+
+/// Reads how long something is cached.
+fn cached_for(text: &str) -> Result<Duration, String> {
+    cached_for::read(text).ok_or_else(|| format!("{text:?} is no time such as 5m, 1h or 24h"))
 }
 
 /// Reads a share of the ceiling.

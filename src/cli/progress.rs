@@ -78,6 +78,7 @@ impl ProgressBar {
                 input,
                 cached,
                 output,
+                hour_write: _,
             } = usage;
             let share = 100.0 * cached as f64 / input.max(1) as f64;
             self.say(&format!(

@@ -32,6 +32,8 @@ pub fn money(account: &TurnAccount, price: f64) -> Value {
         "not_sent": account.evicted * price,
         "rewrites": account.rewritten * price,
         "hidden": account.annotated * price,
+        "breakpoints": account.breakpoints * price,
+        "unexplained": account.unexplained * price,
         "whole": account.whole * price,
         "paid": account.paid * price,
     })

@@ -50,6 +50,8 @@ impl Totals {
         sum.evicted += account.evicted * usd;
         sum.rewritten += account.rewritten * usd;
         sum.annotated += account.annotated * usd;
+        sum.breakpoints += account.breakpoints * usd;
+        sum.unexplained += account.unexplained * usd;
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::cached_for::CachedFor;
 use super::json;
 use super::usage::UsageWish;
 use crate::model::raw::{Object, RawError, Span};
@@ -82,6 +83,8 @@ pub struct RequestFields {
     pub dialect: Dialect,
     /// The client's bytes.
     pub body: Bytes,
+    /// How long it asks the provider to keep what it caches.
+    pub cached_for: CachedFor,
     /// The model that is asked; empty if the field is missing.
     pub model: String,
     /// The span of each unit.
@@ -117,6 +120,7 @@ impl RequestFields {
         Self {
             dialect,
             body: body.clone(),
+            cached_for: CachedFor::of(object),
             model: object.text("model").unwrap_or_default().into_owned(),
             messages: Vec::new(),
             messages_span: Range::default(),

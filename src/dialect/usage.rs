@@ -39,19 +39,14 @@ pub fn combined<'a>(mode: UsageMode, hops: impl IntoIterator<Item = &'a Usage>) 
 
 /// The usage after one more hop.
 fn add(mode: UsageMode, spent: &Usage, hop: &Usage) -> Usage {
-    let generated = Usage {
-        completion: spent.completion.saturating_add(hop.completion),
-        reasoning: spent.reasoning.saturating_add(hop.reasoning),
-        ..*hop
-    };
+    let sum = spent.plus(hop);
     match mode {
-        UsageMode::Last => generated,
-        UsageMode::Sum => Usage {
-            prompt: spent.prompt.saturating_add(hop.prompt),
-            cached: spent.cached.saturating_add(hop.cached),
-            cache_write: spent.cache_write.saturating_add(hop.cache_write),
-            ..generated
+        UsageMode::Last => Usage {
+            completion: sum.completion,
+            reasoning: sum.reasoning,
+            ..*hop
         },
+        UsageMode::Sum => sum,
     }
 }
 
@@ -66,6 +61,7 @@ mod tests {
                 prompt: 100,
                 cached: 10,
                 cache_write: 5,
+                hour_write: Some(5),
                 completion: 7,
                 reasoning: 2,
             },
@@ -73,6 +69,7 @@ mod tests {
                 prompt: 130,
                 cached: 90,
                 cache_write: 0,
+                hour_write: None,
                 completion: 11,
                 reasoning: 1,
             },
@@ -81,6 +78,7 @@ mod tests {
             prompt: 130,
             cached: 90,
             cache_write: 0,
+            hour_write: None,
             completion: 18,
             reasoning: 3,
         };
@@ -88,6 +86,7 @@ mod tests {
             prompt: 230,
             cached: 100,
             cache_write: 5,
+            hour_write: Some(5),
             completion: 18,
             reasoning: 3,
         };

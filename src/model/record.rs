@@ -206,6 +206,9 @@ pub struct TurnRecord {
     pub model: String,
     /// When the last hop ended, in milliseconds since 1970.
     pub ended: u64,
+    /// How long the request asked the provider to keep what it caches, in seconds; 0 if it left that to the provider.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_for: u32,
     /// Whether a nudge has been given since the last pass.
     pub nudged: bool,
     /// The name under which the client knows the session; empty in records of earlier versions.
@@ -234,6 +237,14 @@ pub struct TurnRecord {
     /// What is shown of the turn. None in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<TurnFacts>>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The client's content that was stored with a turn. Together with the contents of the turns before
@@ -360,6 +371,7 @@ mod tests {
             prologue: Digest([3; 32]),
             model: "gpt-4o".to_owned(),
             ended: 1_700_000_000_000,
+            cached_for: 0,
             nudged: false,
             session: "0011223344556677".to_owned(),
             parent_session: Some("8899aabbccddeeff".to_owned()),

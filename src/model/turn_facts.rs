@@ -111,6 +111,12 @@ pub struct TurnAccount {
     /// What was paid for the hidden tools.
     #[serde(rename = "hid")]
     pub annotated: f64,
+    /// What was not paid because the proxy set breakpoints where the client sets none.
+    #[serde(rename = "marked", skip_serializing_if = "is_nothing")]
+    pub breakpoints: f64,
+    /// What no cause explains; no part of what was saved.
+    #[serde(rename = "odd", skip_serializing_if = "is_nothing")]
+    pub unexplained: f64,
     /// The price of a unit in US dollars, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
@@ -126,7 +132,7 @@ impl TurnAccount {
     /// What was saved. Negative if more was paid.
     #[must_use]
     pub fn net(&self) -> f64 {
-        self.evicted - self.rewritten - self.annotated
+        self.evicted + self.breakpoints - self.rewritten - self.annotated
     }
 }
 
@@ -171,11 +177,17 @@ impl TurnSums {
         sum.evicted += one.evicted;
         sum.rewritten += one.rewritten;
         sum.annotated += one.annotated;
+        sum.breakpoints += one.breakpoints;
+        sum.unexplained += one.unexplained;
         sum.usd = sum.usd.and(one.usd);
         sum.sent = (sum.sent.0 + one.sent.0, sum.sent.1 + one.sent.1);
         sum.client = (sum.client.0 + one.client.0, sum.client.1 + one.client.1);
         self.accounts += 1;
     }
+}
+
+fn is_nothing(amount: &f64) -> bool {
+    *amount == 0.0
 }
 
 /// The same account in dollars; without a price it has none, and its money means nothing.
@@ -187,6 +199,8 @@ fn in_dollars(one: &TurnAccount) -> TurnAccount {
         evicted: one.evicted * usd,
         rewritten: one.rewritten * usd,
         annotated: one.annotated * usd,
+        breakpoints: one.breakpoints * usd,
+        unexplained: one.unexplained * usd,
         usd: one.usd.map(|_| 1.0),
         ..*one
     }
@@ -241,6 +255,9 @@ pub struct LateReport {
     /// As in [`super::Usage`].
     pub cache_write: u64,
     /// As in [`super::Usage`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hour_write: Option<u64>,
+    /// As in [`super::Usage`].
     pub completion: u64,
     /// As in [`super::Usage`].
     pub reasoning: u64,
@@ -258,6 +275,7 @@ impl LateReport {
             prompt: usage.prompt,
             cached: usage.cached,
             cache_write: usage.cache_write,
+            hour_write: usage.hour_write,
             completion: usage.completion,
             reasoning: usage.reasoning,
             cost,
@@ -271,6 +289,7 @@ impl LateReport {
             prompt: self.prompt,
             cached: self.cached,
             cache_write: self.cache_write,
+            hour_write: self.hour_write,
             completion: self.completion,
             reasoning: self.reasoning,
         };
@@ -290,6 +309,8 @@ pub(super) mod tests {
             evicted: 3_100.0,
             rewritten: 150.25,
             annotated: 50.0,
+            breakpoints: 0.0,
+            unexplained: 0.0,
             usd: Some(1.25e-6),
             sent: (30_356, 22_000),
             client: (90_000, 88_064),
@@ -341,6 +362,7 @@ pub(super) mod tests {
             prompt: 900,
             cached: 512,
             cache_write: 0,
+            hour_write: None,
             completion: 40,
             reasoning: 8,
         };

@@ -23,6 +23,8 @@ pub(super) struct LedgerInput {
     calls: Vec<(LedgerCall, bool)>,
     /// The view that was not sent, because the turn is only watched.
     unsent: Option<UnsentView>,
+    /// Whether the conversation is shown otherwise than the client has it.
+    edited: bool,
     /// Whether the newest call's answer was heard.
     heard: bool,
 }
@@ -37,6 +39,7 @@ impl LedgerInput {
     /// count on more of the cache than the refused view could.
     pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         (self.client, self.own) = (state.client_asked(), state.own_asked());
+        self.edited = state.is_edited(prepared.estimate, prepared.whole);
         let mut asked = prepared.asked;
         if let Some((refused, _)) = self.calls.pop_if(|(_, accepted)| !*accepted) {
             asked.held = asked.held.min(refused.asked.held);
@@ -44,6 +47,8 @@ impl LedgerInput {
         let call = LedgerCall {
             asked,
             whole: prepared.whole,
+            front: state.added_in_front(),
+            edited: self.edited,
             ..LedgerCall::default()
         };
         // Most turns have one call, and a list that grows by itself begins with room for four.
@@ -59,6 +64,7 @@ impl LedgerInput {
         let call = LedgerCall {
             asked: self.own,
             whole: self.own.tokens,
+            edited: self.edited,
             ..LedgerCall::default()
         };
         self.calls.push((call, false));
@@ -79,6 +85,7 @@ impl LedgerInput {
             self.unsent = Some(UnsentView {
                 asked,
                 whole,
+                edited: view.edited,
                 alike,
             });
         }

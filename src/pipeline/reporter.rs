@@ -321,6 +321,8 @@ impl Reporter {
             evicted: account.parts.evicted,
             rewritten: account.parts.rewritten,
             annotated: account.parts.annotated,
+            breakpoints: account.parts.breakpoints,
+            unexplained: account.parts.unexplained,
             usd: account.usd,
             sent: (account.sent.prompt, account.sent.cached),
             client: (account.client.prompt, account.client.cached),

@@ -118,7 +118,8 @@ label_set!(
 );
 
 label_set!(
-    /// A part of what was saved. The net is what was evicted, less the other two.
+    /// A part of what was saved. The net is what was evicted and what breakpoints saved, less what was rewritten and
+    /// annotated.
     SavedPart {
         /// Everything together.
         Net => "net",
@@ -128,6 +129,10 @@ label_set!(
         Rewritten => "rewritten",
         /// What was paid for the hidden tools and their hops.
         Annotated => "annotated",
+        /// What was not paid because the proxy set breakpoints.
+        Breakpoints => "breakpoints",
+        /// What no cause explains. It is no part of the net.
+        Unexplained => "unexplained",
     }
 );
 
@@ -264,6 +269,8 @@ impl SavedPart {
             Self::Evicted => parts.evicted,
             Self::Rewritten => parts.rewritten,
             Self::Annotated => parts.annotated,
+            Self::Breakpoints => parts.breakpoints,
+            Self::Unexplained => parts.unexplained,
         }
     }
 }

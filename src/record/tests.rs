@@ -22,6 +22,7 @@ pub(super) fn full_turn() -> TurnReport {
             prompt,
             cached,
             cache_write,
+            hour_write: None,
             completion,
             reasoning,
         })
@@ -122,6 +123,7 @@ pub(super) fn full_turn() -> TurnReport {
             prompt: 1_500,
             cached: 600,
             cache_write: 300,
+            hour_write: None,
             completion: 75,
             reasoning: 25,
         },
@@ -129,6 +131,7 @@ pub(super) fn full_turn() -> TurnReport {
             prompt: 9_000,
             cached: 8_000,
             cache_write: 400,
+            hour_write: None,
             completion: 60,
             reasoning: 0,
         },
@@ -148,6 +151,7 @@ pub(super) fn full_turn() -> TurnReport {
             evicted: 1_000.0,
             rewritten: 110.0,
             annotated: 100.0,
+            ..SavedParts::default()
         },
         usd: Some(2e-6),
     });

@@ -153,13 +153,7 @@ impl TurnReport {
         self.hops
             .iter()
             .filter_map(|hop| hop.usage)
-            .reduce(|sum, hop| Usage {
-                prompt: sum.prompt.saturating_add(hop.prompt),
-                cached: sum.cached.saturating_add(hop.cached),
-                cache_write: sum.cache_write.saturating_add(hop.cache_write),
-                completion: sum.completion.saturating_add(hop.completion),
-                reasoning: sum.reasoning.saturating_add(hop.reasoning),
-            })
+            .reduce(|sum, hop| sum.plus(&hop))
     }
 
     /// The share of prompt tokens that came from the cache, over all hops. `None` if no prompt was

@@ -1,6 +1,7 @@
 //! What a provider's prompt cache would hold of each request, and what the session would cost: a
 //! model of a cache and of prices, by name. Owns the arithmetic; never reads a message.
 
+use crate::dialect::cached_for::CachedFor;
 use crate::model::Usage;
 use crate::tokens::{self, CacheModel, Family, Models, Prices};
 
@@ -45,11 +46,15 @@ impl Pricing {
     /// # Errors
     /// [`PricesError`] where nothing is so named.
     pub fn named(name: &str) -> Result<Self, PricesError> {
-        let anthropic = || Models::builtin().family("claude-opus-4-6").cache;
+        let anthropic = || Models::builtin().family("claude-opus-4-6");
         let (family, cache) = match name {
             "ideal" | "default" => (Family::default(), Cache::Ideal),
             "automatic" => (Family::default(), Cache::Provider(CacheModel::default())),
-            "breakpoint" => (Family::default(), Cache::Provider(anthropic())),
+            "breakpoint" => {
+                let (known, mut family) = (anthropic(), Family::default());
+                family.prices.hour_write = known.prices.hour_write;
+                (family, Cache::Provider(known.cache))
+            }
             model => {
                 let family = Models::builtin().family(model).clone();
                 if family.name == Family::default().name {
@@ -99,6 +104,8 @@ pub struct Asked {
     pub messages: (usize, usize),
     /// When it is sent, in milliseconds; 0 where that was not recorded.
     pub now: u64,
+    /// How long it asks to keep it.
+    pub cached_for: CachedFor,
 }
 
 /// A prefix that a breakpoint cache holds.
@@ -106,7 +113,9 @@ pub struct Asked {
 struct CachedPrefix {
     tokens: u64,
     messages: usize,
-    used: u64,
+    /// Until when it is held, and for how long each use keeps it, in milliseconds.
+    until: u64,
+    kept: u64,
 }
 
 /// The cache of one session.
@@ -115,7 +124,8 @@ pub struct Meter {
     cache: Cache,
     prices: Prices,
     standing: Vec<CachedPrefix>,
-    last: u64,
+    /// Until when an automatic cache is warm, in milliseconds.
+    until: u64,
     /// Input tokens so far that the cache held.
     pub cached: u64,
     /// What was spent so far, in units of one plain input token.
@@ -130,7 +140,7 @@ impl Meter {
             cache: pricing.cache,
             prices: pricing.family.prices,
             standing: Vec::new(),
-            last: 0,
+            until: 0,
             cached: 0,
             spent: 0.0,
         }
@@ -141,16 +151,18 @@ impl Meter {
         let read = match self.cache {
             Cache::Ideal => asked.common,
             Cache::Provider(CacheModel::Automatic { step, ttl }) => {
-                let cold = asked.now.saturating_sub(self.last) > millis(ttl);
+                let cold = asked.now > self.until;
+                let kept = asked.cached_for.longest.map_or(ttl, |asked| asked.max(ttl));
+                self.until = self.until.max(asked.now.saturating_add(millis(kept)));
                 let step = u64::from(step.max(1));
                 if cold { 0 } else { asked.common / step * step }
             }
             Cache::Provider(CacheModel::Breakpoints { ttl, look_back, .. }) => {
-                self.breakpoints(asked, millis(ttl), look_back)
+                let kept = asked.cached_for.longest.unwrap_or(ttl);
+                self.breakpoints(asked, millis(kept), look_back)
             }
             Cache::Provider(CacheModel::None) => 0,
         };
-        self.last = asked.now;
         self.cached += read;
         let written = match self.cache {
             Cache::Provider(CacheModel::None) => 0,
@@ -160,6 +172,7 @@ impl Meter {
             prompt: asked.total,
             cached: read,
             cache_write: written,
+            hour_write: asked.cached_for.ends_hourly().then_some(written),
             ..Usage::default()
         });
     }
@@ -190,11 +203,9 @@ impl Meter {
     /// What a cache holds that was written at the end of the prologue and of each request, as
     /// agents set their breakpoints: the newest of them that the request still begins with, and
     /// that is not too far back from its end.
-    fn breakpoints(&mut self, asked: &Asked, ttl: u64, look_back: Option<u32>) -> u64 {
+    fn breakpoints(&mut self, asked: &Asked, kept: u64, look_back: Option<u32>) -> u64 {
         let (messages, common) = asked.messages;
-        let alive = |one: &CachedPrefix| {
-            one.messages <= common && asked.now.saturating_sub(one.used) <= ttl
-        };
+        let alive = |one: &CachedPrefix| one.messages <= common && asked.now <= one.until;
         self.standing.retain(alive);
         let near = |one: &&mut CachedPrefix| {
             let behind = messages - one.messages.min(messages);
@@ -202,7 +213,7 @@ impl Meter {
         };
         let hit = self.standing.iter_mut().rev().find(near);
         let read = hit.map_or(0, |one| {
-            one.used = asked.now;
+            one.until = asked.now.saturating_add(one.kept);
             one.tokens
         });
         for (tokens, messages) in [(asked.prologue, 0), (asked.total, messages)] {
@@ -210,7 +221,8 @@ impl Meter {
                 self.standing.push(CachedPrefix {
                     tokens,
                     messages,
-                    used: asked.now,
+                    until: asked.now.saturating_add(kept),
+                    kept,
                 });
             }
         }
@@ -225,7 +237,10 @@ fn millis(time: std::time::Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::model::raw::Object;
 
     /// A session of tools and system (100 tokens) and messages of 50: how many messages each
     /// request has, how many are as before, and when it is sent.
@@ -239,6 +254,7 @@ mod tests {
                 common: if index == 0 { 0 } else { tokens(*common) },
                 messages: (*messages, *common),
                 now: *now,
+                cached_for: CachedFor::default(),
             });
         }
         meter
@@ -267,6 +283,35 @@ mod tests {
         ] {
             let meter = play(name, &requests);
             assert_eq!(meter.cached, cached, "{name} {requests:?}");
+        }
+    }
+
+    /// What asks for an hour is held for one, and its writes cost twice a plain token.
+    #[test]
+    fn an_hour_is_held_and_paid_for() {
+        let request = json!({"cache_control": {"type": "ephemeral", "ttl": "1h"}}).to_string();
+        let hour = CachedFor::of(&Object::parse(request.as_bytes()).unwrap());
+        for (cached_for, minutes, cached, spent) in [
+            (CachedFor::default(), 4, 150, 150.0 * 1.25 + 15.0 + 125.0),
+            (CachedFor::default(), 50, 0, 150.0 * 1.25 + 250.0 * 1.25),
+            (hour, 50, 150, 150.0 * 2.0 + 15.0 + 200.0),
+            (hour, 70, 0, 150.0 * 2.0 + 250.0 * 2.0),
+        ] {
+            let mut meter = Meter::new(&Pricing::named("breakpoint").unwrap());
+            for (total, common, messages, now) in
+                [(150, 0, (1, 0), 1), (250, 150, (3, 1), minutes * 60_000)]
+            {
+                meter.ask(&Asked {
+                    total,
+                    prologue: 100,
+                    common,
+                    messages,
+                    now,
+                    cached_for,
+                });
+            }
+            assert_eq!(meter.cached, cached, "after {minutes} minutes");
+            assert!((meter.spent - spent).abs() < 1e-9, "{}", meter.spent);
         }
     }
 

@@ -2,6 +2,7 @@
 //! before it, decoded once and played by every policy. Owns the bodies; never decides anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -13,7 +14,7 @@ use super::plans::Plans;
 use super::player::{ForAllPolicies, PlayedTurn, Player};
 use super::sent::Pool;
 use super::trace::{Trace, TraceMessage};
-use super::{Lab, ReplayError};
+use super::{Lab, Options, ReplayError};
 use crate::dialect::request::Request;
 use crate::model::{CALL_TOKENS, Dialect, Digest, ItemNo, Role, Shape, TenantId, raw};
 use crate::session::chain;
@@ -106,7 +107,7 @@ pub fn watched<'a>(
     let plans = Plans::new(&trace.recording, lab.options.habits);
     let mut pool = Pool::default();
     let mut clients: Vec<u32> = Vec::with_capacity(shapes.len());
-    let mut body = Body::new(trace);
+    let mut body = Body::new(trace, cached_for(trace, &lab.options));
     let mut answers = 0;
     let mut asked = Vec::new();
     for (at, (message, shape)) in trace.messages.iter().zip(&shapes).enumerate() {
@@ -216,6 +217,13 @@ pub fn outcome(trace: &Trace, played: &PlayedSession<'_>, pricing: &Pricing) -> 
     }
 }
 
+/// How long requests ask to keep what is cached: as the options say, or else for an hour where the agent had that.
+fn cached_for(trace: &Trace, options: &Options) -> Option<Duration> {
+    let hourly = trace.usage.is_some_and(|usage| usage.hour_write > 0);
+    let recorded = hourly.then_some(Duration::from_secs(3_600));
+    options.cached_for.or(recorded)
+}
+
 /// The body of a request in the making: it only grows, so that nothing is written twice.
 struct Body {
     bytes: Vec<u8>,
@@ -223,8 +231,13 @@ struct Body {
 }
 
 impl Body {
-    fn new(trace: &Trace) -> Self {
+    fn new(trace: &Trace, cached_for: Option<Duration>) -> Self {
         let mut text = format!("{{\"model\":{}", raw::quote(&trace.model));
+        if let Some(time) = cached_for {
+            let seconds = time.as_secs();
+            text +=
+                &format!(",\"cache_control\":{{\"type\":\"ephemeral\",\"ttl\":\"{seconds}s\"}}");
+        }
         if let Some(tools) = &trace.tools {
             text.push_str(",\"tools\":");
             text.push_str(tools);

@@ -38,6 +38,7 @@ pub(crate) mod tune;
 pub mod views;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_scripted::plan::Habits;
@@ -85,6 +86,8 @@ pub struct Options {
     pub rungs: RungTable,
     /// How much every answer thinks; as it was recorded if nothing is said.
     pub think: Option<Think>,
+    /// How long requests ask to keep what is cached; as it was recorded if nothing is said.
+    pub cached_for: Option<Duration>,
     /// Sessions below so many tokens are left out.
     pub min_tokens: u64,
     /// The cache and the prices.
@@ -107,6 +110,7 @@ impl Default for Options {
             keep: KeepSettings::default(),
             rungs: RungTable::default(),
             think: None,
+            cached_for: None,
             min_tokens: 0,
             pricing: Pricing::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

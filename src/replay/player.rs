@@ -439,6 +439,7 @@ impl<'a> Player<'a> {
             common: if same_tools { fixed + common } else { 0 },
             messages: (sizes.len(), kept),
             now: turn.times.0,
+            cached_for: state.request.cached_for,
         });
         let client = state.client_tokens;
         self.last = (size, client, fixed);

@@ -65,12 +65,25 @@ impl PathEntry {
         told.find(|(prompt, _)| *prompt > 0)
     }
 
+    /// Until when the provider keeps what the turn's request asked it to keep or what it reports to keep, in
+    /// milliseconds since 1970.
+    #[must_use]
+    pub fn cached_until(&self) -> u64 {
+        let hourly = |usage: Usage| usage.hour_write.is_some_and(|tokens| tokens > 0);
+        let reported = if self.reports().any(hourly) { 3_600 } else { 0 };
+        let seconds = self.record.cached_for.max(reported);
+        self.record.ended.saturating_add(u64::from(seconds) * 1_000)
+    }
+
     /// Whether the provider reported that it read any of the turn's prompts from its cache.
     #[must_use]
     pub fn has_cached(&self) -> bool {
+        self.reports().any(|usage| usage.cached > 0)
+    }
+
+    fn reports(&self) -> impl Iterator<Item = Usage> {
         let hops = self.record.hops.iter().map(|hop| hop.usage);
-        let mut reports = hops.chain([self.reported]).flatten();
-        reports.any(|usage| usage.cached > 0)
+        hops.chain([self.reported]).flatten()
     }
 }
 

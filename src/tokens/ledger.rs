@@ -6,9 +6,12 @@
 //! Where nothing is reported, both sides are what the family's cache would hold. Never counts a
 //! text and never sees a request.
 
+mod added;
+
 use super::models::{CacheModel, Family};
 use super::price::{Cost, Prices, cost};
 use crate::model::Usage;
+use added::Added;
 
 /// The sizes of a request as counted, before calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,10 +52,22 @@ pub struct LedgerCall {
     pub asked: RequestSizes,
     /// The size that it would have without any eviction.
     pub whole: u64,
+    /// Tokens that the proxy added before the first message: hidden tools and guidance.
+    pub front: u64,
+    /// Whether anything of the conversation is not shown as the client has it: evicted, shortened, or left out
+    /// because the provider refuses it.
+    pub edited: bool,
     /// What the provider reported.
     pub usage: Option<Usage>,
     /// The answer.
     pub said: AnswerSizes,
+}
+
+impl LedgerCall {
+    /// What the provider reported. A report without a prompt says nothing that could be compared.
+    fn reported(&self) -> Option<Usage> {
+        self.usage.filter(|usage| usage.prompt > 0)
+    }
 }
 
 /// A view that was not sent, because the client's own request was sent in its place.
@@ -62,6 +77,8 @@ pub struct UnsentView {
     pub asked: RequestSizes,
     /// The size that it would have without any eviction.
     pub whole: u64,
+    /// As in [`LedgerCall`].
+    pub edited: bool,
     /// How much of it stands before the first answer. Other conversations may begin with the same.
     pub alike: u64,
 }
@@ -82,6 +99,8 @@ pub struct LedgerTerms {
     pub client_caches: bool,
     /// The same for a view, in which the proxy may set breakpoints.
     pub view_caches: bool,
+    /// Whether what is new in a request is kept for an hour, where the provider does not say.
+    pub hourly: bool,
     /// Reported over counted tokens, for a call without a report.
     pub ratio: f64,
 }
@@ -104,6 +123,7 @@ impl LedgerTerms {
             seen: false,
             client_caches: true,
             view_caches: true,
+            hourly: false,
             ratio: 1.0,
         }
     }
@@ -130,6 +150,9 @@ impl LedgerTerms {
 
     /// What a request costs according to the family's cache alone.
     fn modelled(&self, asked: RequestSizes, ratio: f64) -> Usage {
+        if !self.view_caches {
+            return plain(asked, ratio);
+        }
         let prompt = scaled(asked.tokens, ratio);
         let held = self.in_steps(scaled(asked.held, ratio)).min(prompt);
         let cached = if self.warm { held } else { 0 };
@@ -141,15 +164,14 @@ impl LedgerTerms {
             prompt,
             cached,
             cache_write,
+            hour_write: self.hourly.then_some(cache_write),
             ..Usage::default()
         }
     }
 
     /// What a call cost, and the ratio of its tokens to those that were counted.
     fn sent(&self, call: &LedgerCall) -> (Usage, f64) {
-        // A report without a prompt says nothing that could be compared.
-        let reported = call.usage.filter(|usage| usage.prompt > 0);
-        let Some(usage) = reported else {
+        let Some(usage) = call.reported() else {
             let completion = call.usage.map_or(call.said.all, |usage| usage.completion);
             let modelled = self.modelled(call.asked, self.ratio);
             return (
@@ -161,9 +183,14 @@ impl LedgerTerms {
             );
         };
         let cached = usage.cached.min(usage.prompt);
+        let cache_write = usage.cache_write.min(usage.prompt - cached);
         let whole = Usage {
             cached,
-            cache_write: usage.cache_write.min(usage.prompt - cached),
+            cache_write,
+            hour_write: usage
+                .hour_write
+                .or(self.hourly.then_some(cache_write))
+                .map(|hour| hour.min(cache_write)),
             ..usage
         };
         let ratio = if call.asked.tokens == 0 {
@@ -175,69 +202,98 @@ impl LedgerTerms {
     }
 
     /// How much of a request that was not sent the provider would have read from its cache, judged
-    /// by how much it read of the one that was sent.
+    /// by how much it read of the one that was sent, which had `added` in addition.
     fn unsent_cached(
         &self,
         unsent: RequestSizes,
         call: &LedgerCall,
         sent: &Usage,
-        ratio: f64,
+        (ratio, added): (f64, &Added),
     ) -> u64 {
         let (due, own) = (scaled(call.asked.held, ratio), scaled(unsent.held, ratio));
         let got = sent.cached;
-        if call.usage.is_none_or(|usage| usage.prompt == 0) {
+        // Where we did not change the prefix, the rest of it is the client's own.
+        let broken = call.asked.breaks() && !unsent.breaks();
+        if !broken && !call.edited {
+            return got - added.within(got).min(got);
+        }
+        if call.reported().is_none() {
             return if self.warm { self.in_steps(own) } else { 0 };
         }
         if got == 0 {
             // After a pass, less may be left than providers cache at all. That says nothing about
             // the other request.
-            let held = call.asked.breaks() && self.seen && self.warm;
+            let held = broken && self.seen && self.warm;
             return if held { self.in_steps(own) } else { 0 };
         }
         match got.checked_sub(due) {
-            Some(_) if call.asked.breaks() => own,
+            Some(_) if broken => own,
             // The provider read more than is known here: other conversations begin in the same way,
             // and so would this request.
-            Some(more) => own + more,
-            None if call.asked.breaks() || due - got < self.step() => self.in_steps(own),
+            Some(more) => own + more - (added.within(got) - added.within(due)).min(more),
+            None if broken || due - got < self.step() => self.in_steps(own),
             None => scaled(own, wide(got) / wide(due)),
         }
     }
 
     /// What a request that was not sent would have cost, judged by the call that was sent.
-    fn unsent(&self, unsent: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
+    fn unsent(
+        &self,
+        unsent: RequestSizes,
+        call: &LedgerCall,
+        sent: &Usage,
+        (ratio, added): (f64, &Added),
+    ) -> Usage {
         let prompt = scaled(unsent.tokens, ratio);
-        let cached = self.unsent_cached(unsent, call, sent, ratio).min(prompt);
+        let cached = self.unsent_cached(unsent, call, sent, (ratio, added));
+        let cached = cached.min(prompt);
         let fresh = sent.prompt - sent.cached;
-        let written = if fresh == 0 {
-            0.0
-        } else {
-            wide(sent.cache_write) / wide(fresh)
+        let share = |part: u64, whole: u64| match whole {
+            0 => 0.0,
+            whole => wide(part) / wide(whole),
         };
+        let cache_write = scaled(prompt - cached, share(sent.cache_write, fresh));
+        let hourly = sent.hour_write.map(|hour| share(hour, sent.cache_write));
         Usage {
             prompt,
             cached,
-            cache_write: scaled(prompt - cached, written),
+            cache_write,
+            hour_write: hourly.map(|share| scaled(cache_write, share)),
             ..Usage::default()
         }
     }
 
     /// What the client's request would have cost.
-    fn client(&self, client: RequestSizes, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
-        if !self.client_caches {
-            return plain(client, ratio);
+    fn client(
+        &self,
+        client: RequestSizes,
+        call: &LedgerCall,
+        sent: &Usage,
+        by: (f64, &Added),
+    ) -> Usage {
+        // Where nobody sets a breakpoint, what the provider caches it caches by itself.
+        let unasked = !self.view_caches && call.reported().is_some();
+        if self.client_caches || unasked {
+            return self.unsent(client, call, sent, by);
         }
-        self.unsent(client, call, sent, ratio)
+        plain(client, by.0)
     }
 
     /// What a view would have cost in place of the client's request.
     fn view(&self, view: UnsentView, call: &LedgerCall, sent: &Usage, ratio: f64) -> Usage {
         let asked = view.asked;
-        let mut shown = match (self.view_caches, self.client_caches) {
-            (true, true) => self.unsent(asked, call, sent, ratio),
+        let unasked = !self.view_caches && call.reported().is_some();
+        // A view is longer than the client's request where it adds anything.
+        let judged = LedgerCall {
+            edited: true,
+            ..*call
+        };
+        let by = (ratio, &Added::default());
+        let mut shown = match (self.view_caches, self.client_caches || unasked) {
+            (_, true) => self.unsent(asked, &judged, sent, by),
             // A request that is never cached says nothing about one that is.
             (true, false) => self.modelled(asked, ratio),
-            (false, _) => plain(asked, ratio),
+            (false, false) => plain(asked, ratio),
         };
         // What the provider holds of the client's own requests would not help a view.
         let most = scaled(asked.held.max(view.alike), ratio);
@@ -245,8 +301,21 @@ impl LedgerTerms {
         shown.cached -= too_much;
         if shown.cache_write > 0 {
             shown.cache_write += too_much;
+            shown.hour_write = shown.hour_write.map(|hour| match hour {
+                0 => 0,
+                hour => hour + too_much,
+            });
         }
         shown
+    }
+
+    /// The same for each token that was not read from the cache.
+    fn each_beyond_read(&self, usage: &Usage) -> f64 {
+        let fresh = usage.prompt - usage.cached;
+        match fresh {
+            0 => 0.0,
+            fresh => self.beyond_read(usage) / wide(fresh),
+        }
     }
 
     /// What tokens cost that were not read from the cache, beyond the price of a read.
@@ -258,7 +327,8 @@ impl LedgerTerms {
 
 /// What a turn cost, and what the client's own request would have cost.
 ///
-/// `evicted − rewritten − annotated` is what was saved.
+/// `evicted + breakpoints − rewritten − annotated` is what was saved. With `unexplained` it is the whole difference
+/// between the sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Account {
     /// The sum of all upstream calls, in the provider's tokens.
@@ -305,13 +375,17 @@ pub struct SavedParts {
     pub rewritten: f64,
     /// What was paid for the hidden tools: their texts and calls, and hops that have nothing else.
     pub annotated: f64,
+    /// What was not paid because the proxy set breakpoints where the client sets none.
+    pub breakpoints: f64,
+    /// What no cause explains. It is never part of a saving.
+    pub unexplained: f64,
 }
 
 impl SavedParts {
     /// What was saved. It is negative if more was paid.
     #[must_use]
     pub fn net(&self) -> f64 {
-        self.evicted - self.rewritten - self.annotated
+        self.evicted + self.breakpoints - self.rewritten - self.annotated
     }
 }
 
@@ -320,23 +394,29 @@ impl SavedParts {
 pub fn account(terms: &LedgerTerms, client: RequestSizes, calls: &[LedgerCall]) -> Option<Account> {
     let first = calls.first()?;
     let (paid, ratio) = terms.sent(first);
-    let mut own = terms.client(client, first, &paid, ratio);
-    let mut parts = parts(
-        terms,
-        (&paid, &first.asked),
-        &own,
-        wide(first.whole) * ratio,
-    );
+    let added = Added::of(first, client, ratio);
+    let mut own = terms.client(client, first, &paid, (ratio, &added));
+    let shown = Shown {
+        whole: wide(first.whole) * ratio,
+        broken: first.asked.breaks() && !client.breaks(),
+        edited: first.edited,
+        fresh: added.all() - added.within(paid.cached).min(added.all()),
+    };
+    let mut parts = parts(terms, &shown, &paid, &own);
     let mut sent = paid;
     let mut before = first.whole;
     // Later hops exist only because of hidden calls, so all that they read is the price of
     // annotation.
     for call in calls.iter().skip(1) {
         let (paid, ratio) = terms.sent(call);
-        let rewritten = again(terms, call, &paid, wide(call.whole) - wide(before), ratio);
+        let grown = wide(call.whole) - wide(before);
+        let rewritten = match call.edited {
+            true => again(terms, call, &paid, grown, ratio),
+            false => 0.0,
+        };
         parts.rewritten += rewritten;
         parts.annotated += cost(&paid, &terms.prices).input() - rewritten;
-        sent = sum(&sent, &paid);
+        sent = sent.plus(&paid);
         before = call.whole;
     }
     own.completion = calls.iter().map(|call| heard(terms, call)).sum();
@@ -361,12 +441,13 @@ pub fn untouched(terms: &LedgerTerms, call: &LedgerCall) -> Account {
 pub fn projected(terms: &LedgerTerms, view: UnsentView, call: &LedgerCall) -> Account {
     let (paid, ratio) = terms.sent(call);
     let shown = terms.view(view, call, &paid, ratio);
-    let parts = parts(
-        terms,
-        (&shown, &view.asked),
-        &paid,
-        wide(view.whole) * ratio,
-    );
+    let judged = Shown {
+        whole: wide(view.whole) * ratio,
+        broken: view.asked.breaks(),
+        edited: view.edited,
+        fresh: scaled(view.whole.saturating_sub(call.asked.tokens), ratio),
+    };
+    let parts = parts(terms, &judged, &shown, &paid);
     let shown = Usage {
         completion: paid.completion,
         reasoning: paid.reasoning,
@@ -375,28 +456,56 @@ pub fn projected(terms: &LedgerTerms, view: UnsentView, call: &LedgerCall) -> Ac
     Account::of(terms, shown, paid, parts)
 }
 
-/// The parts of what a first hop saved: its view against the client's own request. `whole` is the
-/// size that the view would have without any eviction.
-fn parts(
-    terms: &LedgerTerms,
-    (view, asked): (&Usage, &RequestSizes),
-    own: &Usage,
+/// What decides which part a difference belongs to.
+struct Shown {
+    /// The size that the view would have without any eviction, in the provider's tokens.
     whole: f64,
-) -> SavedParts {
+    /// Whether we changed the prefix that the provider held.
+    broken: bool,
+    /// As in [`LedgerCall`].
+    edited: bool,
+    /// Tokens of what was added that the provider did not read from its cache.
+    fresh: u64,
+}
+
+/// The parts of what a first hop saved: its view against the client's own request.
+fn parts(terms: &LedgerTerms, shown: &Shown, view: &Usage, own: &Usage) -> SavedParts {
     let read = terms.prices.read;
-    let mut parts = SavedParts {
-        evicted: read * (whole - wide(view.prompt)),
-        rewritten: 0.0,
-        annotated: read * (whole - wide(own.prompt)),
+    let gone = match shown.edited {
+        true => shown.whole - wide(view.prompt),
+        false => 0.0,
     };
+    let mut parts = SavedParts {
+        evicted: read * gone,
+        annotated: read * (wide(view.prompt) + gone - wide(own.prompt)),
+        ..SavedParts::default()
+    };
+    // What is left is the difference of what was not read from the cache, which has few causes.
     let more = terms.beyond_read(view) - terms.beyond_read(own);
-    if more < 0.0 {
-        // A cold cache is filled with less.
-        parts.evicted -= more;
-    } else if asked.breaks() {
-        parts.rewritten += more;
-    } else {
-        parts.annotated += more;
+    let dear = wide(shown.fresh) * terms.each_beyond_read(view);
+    let caches = terms.client_caches || !terms.view_caches;
+    match (more < 0.0, shown.broken) {
+        (false, true) if shown.edited => parts.rewritten += more,
+        // Only the view is cached, and so only the view pays for writes.
+        _ if !caches => {
+            parts.annotated += dear;
+            parts.breakpoints = dear - more;
+        }
+        // Only what was added can have changed the prefix.
+        (false, true) => parts.annotated += more,
+        (true, _) => {
+            // A cold cache is filled with less.
+            let less = (gone.max(0.0) * terms.each_beyond_read(own)).min(-more);
+            parts.evicted += less;
+            parts.unexplained = -more - less;
+        }
+        (false, false) => {
+            // A token's worth is rounding.
+            let most = dear + terms.each_beyond_read(view);
+            let most = if more <= most { more } else { dear };
+            parts.annotated += most;
+            parts.unexplained = most - more;
+        }
     }
     parts
 }
@@ -434,16 +543,6 @@ fn heard(terms: &LedgerTerms, call: &LedgerCall) -> u64 {
         call.said.text.min(completion)
     } else {
         completion.saturating_sub(call.said.hidden)
-    }
-}
-
-fn sum(one: &Usage, other: &Usage) -> Usage {
-    Usage {
-        prompt: one.prompt + other.prompt,
-        cached: one.cached + other.cached,
-        cache_write: one.cache_write + other.cache_write,
-        completion: one.completion + other.completion,
-        reasoning: one.reasoning + other.reasoning,
     }
 }
 

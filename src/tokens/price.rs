@@ -14,6 +14,8 @@ pub struct Prices {
     pub read: f64,
     /// An input token that was written to the cache.
     pub write: f64,
+    /// An input token that was written to the cache to be kept for an hour.
+    pub hour_write: f64,
     /// An output token, including reasoning.
     pub output: f64,
     /// The price of a million `plain` tokens in US dollars, if it is known.
@@ -27,6 +29,7 @@ impl Default for Prices {
             plain: 1.0,
             read: 0.1,
             write: 1.25,
+            hour_write: 1.25,
             output: 5.0,
             usd_per_mtok: None,
         }
@@ -86,11 +89,12 @@ impl std::ops::Add for Cost {
 pub fn cost(usage: &Usage, prices: &Prices) -> Cost {
     let read = usage.cached.min(usage.prompt);
     let write = usage.cache_write.min(usage.prompt - read);
+    let hour = usage.hour_write.unwrap_or(0).min(write);
     let plain = usage.prompt - read - write;
     Cost {
         plain: plain as f64 * prices.plain,
         read: read as f64 * prices.read,
-        write: write as f64 * prices.write,
+        write: (write - hour) as f64 * prices.write + hour as f64 * prices.hour_write,
         output: usage.completion as f64 * prices.output,
     }
 }
@@ -108,6 +112,7 @@ mod tests {
             cache_write,
             completion,
             reasoning: completion / 2,
+            hour_write: None,
         }
     }
 
@@ -130,6 +135,26 @@ mod tests {
         assert_eq!(cost.input(), 510.0);
         assert_eq!(Cost::usd(cost.total(), &prices), Some(760.0 * 2.0 / 1e6));
         assert_eq!(Cost::usd(cost.total(), &Prices::default()), None);
+    }
+
+    #[test]
+    fn what_is_kept_for_an_hour_has_a_price_of_its_own() {
+        let prices = Prices {
+            hour_write: 2.0,
+            ..Prices::default()
+        };
+        for (hour, expect) in [
+            (None, 250.0),
+            (Some(0), 250.0),
+            (Some(80), 310.0),
+            (Some(900), 400.0),
+        ] {
+            let usage = Usage {
+                hour_write: hour,
+                ..usage(1000, 600, 200, 0)
+            };
+            assert_eq!(cost(&usage, &prices).write, expect, "{hour:?}");
+        }
     }
 
     #[test]

@@ -103,6 +103,7 @@ pub fn record(
         prologue: state.prologue,
         model: state.request.model.clone(),
         ended: ending.now,
+        cached_for: state.request.cached_for.seconds(),
         nudged: nudged || (before && !passed),
         session: String::new(),
         parent_session: None,

@@ -33,6 +33,8 @@ def money(not_sent, rewrites, hidden, whole):
         "not_sent": not_sent,
         "rewrites": rewrites,
         "hidden": hidden,
+        "breakpoints": 0.0,
+        "unexplained": 0.0,
         "whole": whole,
         "paid": whole - net,
     }

@@ -233,6 +233,8 @@ async fn what_is_saved_is_what_the_ledger_says() {
             ("not_sent", "evicted"),
             ("rewrites", "rewritten"),
             ("hidden", "annotated"),
+            ("breakpoints", "breakpoints"),
+            ("unexplained", "unexplained"),
         ] {
             let mut of_turns = 0.0;
             for account in columns["account"].as_array().unwrap() {

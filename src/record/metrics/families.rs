@@ -275,8 +275,8 @@ impl LedgerMetrics {
             )?,
             saved_units: r.balances(
                 "saved_units",
-                "What was saved so far, in units of one plain input token: net is evicted less \
-                 rewritten and annotated; may fall",
+                "What was saved so far, in units of one plain input token: net is evicted and \
+                 breakpoints less rewritten and annotated; unexplained is no part of it; may fall",
                 "part",
             )?,
             saved_usd: r.balances(

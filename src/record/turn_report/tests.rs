@@ -12,6 +12,7 @@ fn usage_adds_up_over_hops_and_keeps_its_absence() {
         prompt: 100,
         cached: 0,
         cache_write: 4,
+        hour_write: Some(4),
         completion: 10,
         reasoning: 3,
     };
@@ -19,6 +20,7 @@ fn usage_adds_up_over_hops_and_keeps_its_absence() {
         prompt: 300,
         cached: 100,
         cache_write: 1,
+        hour_write: None,
         completion: 5,
         reasoning: 2,
     };
@@ -34,6 +36,7 @@ fn usage_adds_up_over_hops_and_keeps_its_absence() {
         prompt: 400,
         cached: 100,
         cache_write: 5,
+        hour_write: Some(4),
         completion: 15,
         reasoning: 5,
     };

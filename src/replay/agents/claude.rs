@@ -142,6 +142,7 @@ fn usage(usage: &Value) -> RecordedUsage {
     RecordedUsage {
         input: number(usage, "input_tokens") + cached + written,
         cached,
+        hour_write: number(field(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
         output: number(usage, "output_tokens"),
     }
 }

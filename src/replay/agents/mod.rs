@@ -89,6 +89,8 @@ pub struct RecordedUsage {
     pub input: u64,
     /// Input that came from the cache.
     pub cached: u64,
+    /// Input that was written to the cache to be kept for an hour.
+    pub hour_write: u64,
     /// Output.
     pub output: u64,
 }
@@ -106,6 +108,7 @@ impl RecordedUsage {
         Self {
             input: self.input + other.input,
             cached: self.cached + other.cached,
+            hour_write: self.hour_write + other.hour_write,
             output: self.output + other.output,
         }
     }

@@ -38,7 +38,7 @@ fn usage(prompt: u64, cached: u64, cache_write: u64, completion: u64) -> Option<
         cached,
         cache_write,
         completion,
-        reasoning: 0,
+        ..Usage::default()
     })
 }
 
@@ -46,8 +46,9 @@ fn call(asked: RequestSizes, whole: u64, usage: Option<Usage>) -> LedgerCall {
     LedgerCall {
         asked,
         whole,
+        edited: whole > asked.tokens,
         usage,
-        said: AnswerSizes::default(),
+        ..LedgerCall::default()
     }
 }
 
@@ -193,7 +194,7 @@ fn the_client_has_the_luck_with_the_cache_that_we_had() {
     let first = call(asked(400, 0, 0), 400, usage(400, 200, 0, 0));
     let account = account(&terms(), asked(350, 0, 0), &[first]).unwrap();
     assert_eq!(
-        account.client.cached, 200,
+        account.client.cached, 175,
         "what other conversations began with"
     );
 }
@@ -224,6 +225,7 @@ fn unsent(asked: RequestSizes, whole: u64, alike: u64) -> UnsentView {
     UnsentView {
         asked,
         whole,
+        edited: whole > asked.tokens,
         alike,
     }
 }
@@ -292,11 +294,13 @@ prop_compose! {
         tokens in 1_u64..200_000, before in 0_u64..200_000, held in 0_u64..200_000,
         whole in 0_u64..900_000, reported: bool, prompt in 0_u64..300_000,
         cached in 0_u64..300_000, cache_write in 0_u64..300_000, said in 0_u64..5_000,
-        text in 0_u64..5_000, hidden in 0_u64..5_000, alone: bool,
+        text in 0_u64..5_000, hidden in 0_u64..5_000, alone: bool, edited: bool, front in 0_u64..3_000,
     ) -> LedgerCall {
         LedgerCall {
             asked: asked(tokens, before, held.min(before).min(tokens)),
             whole,
+            front,
+            edited,
             usage: usage(prompt, cached, cache_write, said).filter(|_| reported),
             said: AnswerSizes { all: said, text, hidden, alone },
         }
@@ -319,7 +323,8 @@ proptest! {
         let client = asked(tokens, held.min(tokens), held.min(tokens));
         let account = account(&terms, client, &calls).unwrap();
         let saved = account.client_cost.total() - account.sent_cost.total();
-        prop_assert!((account.parts.net() - saved).abs() < 1e-3, "{account:?}");
+        let told = account.parts.net() + account.parts.unexplained;
+        prop_assert!((told - saved).abs() < 1e-3, "{account:?}");
         prop_assert!(account.client.cached + account.client.cache_write <= account.client.prompt);
         let prompts: u64 = calls.iter().filter_map(|call| call.usage).map(|u| u.prompt).sum();
         prop_assert!(account.sent.prompt >= prompts);
@@ -339,10 +344,177 @@ proptest! {
         };
         let account = projected(&terms, unsent(view.asked, view.whole, alike), &call);
         let saved = account.client_cost.total() - account.sent_cost.total();
-        prop_assert!((account.parts.net() - saved).abs() < 1e-3, "{account:?}");
+        let told = account.parts.net() + account.parts.unexplained;
+        prop_assert!((told - saved).abs() < 1e-3, "{account:?}");
         prop_assert!(account.sent.cached + account.sent.cache_write <= account.sent.prompt);
         prop_assert!(account.parts.rewritten >= -1e-6);
         let paid = untouched(&terms, &call);
         prop_assert_eq!(account.client, paid.sent);
+    }
+}
+
+/// A session in which nothing is evicted, with what the proxy adds to it, and a provider that holds so much of the
+/// request before.
+#[derive(Debug)]
+struct Unedited {
+    front: u64,
+    /// Tokens of each message that the client sends, and those that the proxy adds behind it.
+    grown: Vec<(u64, u64)>,
+    /// The share of what the request before had that the provider finds, or none if it does not report.
+    found: Vec<Option<f64>>,
+    /// The turn at which the client changes its tools.
+    changed: usize,
+}
+
+prop_compose! {
+    fn unedited()(
+        front in 0_u64..900,
+        turns in prop::collection::vec(
+            ((1_u64..3_000, prop_oneof![Just(0), 0_u64..200]),
+             prop_oneof![Just(None), Just(Some(0.0)), Just(Some(1.0)), (0.0_f64..1.0).prop_map(Some)]),
+            1..30,
+        ),
+        changed in 0_usize..40,
+    ) -> Unedited {
+        let (grown, found) = turns.into_iter().unzip();
+        Unedited { front, grown, found, changed }
+    }
+}
+
+proptest! {
+    /// Where nothing was evicted nothing is saved or rewritten, whatever a provider reports, and the price of the
+    /// hidden tools is that of the tokens which we added.
+    #[test]
+    fn nothing_is_saved_where_nothing_was_evicted(
+        session in unedited(), write in 0.5_f64..2.0, marked: bool, ours: bool, warm: bool, seen: bool,
+    ) {
+        let terms = LedgerTerms {
+            prices: Prices { write, ..Prices::default() },
+            cache: CacheModel::Breakpoints {
+                max: 4, ttl: HOUR, look_back: None, implicit: false,
+            },
+            client_caches: marked,
+            view_caches: marked || ours,
+            warm, seen,
+            ..terms()
+        };
+        let (mut view, mut own) = ((0, 0), (0, 0));
+        for (turn, ((grown, added), found)) in session.grown.iter().zip(&session.found).enumerate() {
+            let more = if turn == 0 { session.front } else { 0 };
+            let before = (view.1, own.1);
+            view = (before.0 + grown + added + more, view.0 + grown + added + more);
+            own = (before.1 + grown, own.0 + grown);
+            let kept = turn != session.changed;
+            let asked = |size: (u64, u64), before: u64| asked(size.1, before, if kept { before } else { 0 });
+            let (ours, theirs) = (asked(view, before.0), asked(own, before.1));
+            let read = found.map(|share| scaled(before.0, share));
+            let call = LedgerCall {
+                front: session.front,
+                edited: false,
+                ..call(ours, ours.tokens, read.and_then(|read| usage(ours.tokens, read, ours.tokens - read, 7)))
+            };
+            let account = account(&terms, theirs, &[call]).unwrap();
+            prop_assert_eq!(account.parts.evicted, 0.0);
+            prop_assert_eq!(account.parts.rewritten, 0.0);
+            prop_assert!(account.parts.unexplained.abs() < 1e-6, "{:?}", account);
+            let extra = wide(ours.tokens - theirs.tokens);
+            let (low, high) = (terms.prices.read.min(write), 1.0_f64.max(write));
+            prop_assert!(account.parts.annotated >= extra * low - 1e-6, "{:?}", account);
+            prop_assert!(account.parts.annotated <= extra * high + 1e-6, "{:?}", account);
+            if call.usage.is_some() && (terms.client_caches || !terms.view_caches) {
+                // The client's own request would have been as new to the provider as ours.
+                let fresh = account.client.prompt - account.client.cached;
+                let ours = account.sent.prompt - account.sent.cached;
+                prop_assert!(fresh <= ours && ours - fresh <= ours.min(ours_added(&call, theirs)));
+                prop_assert!(account.parts.breakpoints == 0.0);
+            }
+        }
+    }
+}
+
+fn ours_added(call: &LedgerCall, client: RequestSizes) -> u64 {
+    call.whole - client.tokens
+}
+
+/// A provider that caches by itself what nobody marked: Claude by way of a host that sets breakpoints.
+#[test]
+fn where_nobody_sets_a_breakpoint_the_provider_caches_for_both() {
+    let unmarked = LedgerTerms {
+        client_caches: false,
+        view_caches: false,
+        ..terms()
+    };
+    let view = LedgerCall {
+        front: 50,
+        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0))
+    };
+    let account = account(&unmarked, asked(1_000, 900, 900), &[view]).unwrap();
+    assert_eq!(account.client, usage(1_000, 900, 0, 0).unwrap());
+    close(account.parts.evicted, 0.0);
+    close(account.parts.annotated, 5.0);
+    let silent = LedgerCall {
+        usage: None,
+        ..view
+    };
+    let account = super::account(&unmarked, asked(1_000, 900, 900), &[silent]).unwrap();
+    assert_eq!((account.sent.cached, account.client.cached), (0, 0));
+}
+
+/// Ours are breakpoints where the client sets none: what they save is a part of its own.
+#[test]
+fn breakpoints_of_ours_save_by_themselves() {
+    let ours = LedgerTerms {
+        client_caches: false,
+        ..terms()
+    };
+    let view = LedgerCall {
+        front: 50,
+        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0))
+    };
+    let account = account(&ours, asked(1_000, 900, 900), &[view]).unwrap();
+    close(account.parts.evicted, 0.0);
+    close(account.parts.annotated, 5.0);
+    close(account.parts.breakpoints, 900.0 * 0.9);
+    close(account.parts.net(), 1_000.0 - 95.0 - 100.0);
+}
+
+#[test]
+fn the_guidance_pays_for_what_it_rewrites() {
+    let view = LedgerCall {
+        front: 150,
+        ..call(asked(1_150, 950, 0), 1_150, usage(1_150, 0, 0, 0))
+    };
+    let seen = LedgerTerms {
+        seen: true,
+        ..terms()
+    };
+    let account = account(&seen, asked(1_000, 900, 900), &[view]).unwrap();
+    close(account.parts.rewritten, 0.0);
+    close(account.parts.annotated, 1_150.0 - 100.0 - 90.0);
+}
+
+/// What is written for an hour costs more on both sides.
+#[test]
+fn an_hour_has_its_price_on_both_sides() {
+    let hourly = LedgerTerms {
+        prices: Prices {
+            write: 1.25,
+            hour_write: 2.0,
+            ..Prices::default()
+        },
+        hourly: true,
+        ..terms()
+    };
+    let silent = usage(400, 300, 100, 0);
+    let told = silent.map(|usage| Usage {
+        hour_write: Some(50),
+        ..usage
+    });
+    for (reported, expect) in [(silent, 200.0), (told, 50.0 * 2.0 + 50.0 * 1.25)] {
+        let call = call(asked(400, 300, 300), 1_000, reported);
+        let account = account(&hourly, asked(1_000, 900, 900), &[call]).unwrap();
+        close(account.sent_cost.write, expect);
+        close(account.client_cost.write, expect);
+        close(account.parts.evicted, 60.0);
     }
 }

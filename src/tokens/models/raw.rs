@@ -48,6 +48,8 @@ enum RawCacheModel {
         ttl_seconds: u64,
         look_back: Option<u32>,
         implicit: bool,
+        /// The price of a write that is kept for an hour, relative to an input of 1.0.
+        hour_write: Option<f64>,
     },
     None,
 }
@@ -153,13 +155,20 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         (None, Some(relative)) => relative.relative().ok_or_else(|| number("each price"))?,
         (None, None) => Prices::default(),
     };
+    let hour_write = hour_write(&raw, caches).unwrap_or(prices.write);
+    if !is_price(hour_write) {
+        return Err(number("each price"));
+    }
     Ok(Family {
         encoding: raw
             .encoding
             .map_or_else(Encoding::default, RawEncoding::meaning),
         window: raw.window,
         context: raw.context,
-        prices,
+        prices: Prices {
+            hour_write,
+            ..prices
+        },
         cache: cache(&raw, caches)?,
         reasoning_back: raw.reasoning_back,
         reasoning_read: raw.reasoning_read,
@@ -184,6 +193,18 @@ fn cache(
         })
 }
 
+/// What the family's cache says that a write costs which is kept for an hour.
+fn hour_write(raw: &RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Option<f64> {
+    match caches.get(raw.cache.as_ref()?)? {
+        RawCacheModel::Breakpoints { hour_write, .. } => *hour_write,
+        RawCacheModel::Automatic { .. } | RawCacheModel::None => None,
+    }
+}
+
+fn is_price(price: f64) -> bool {
+    price.is_finite() && price > 0.0
+}
+
 impl RawCacheModel {
     fn meaning(self) -> CacheModel {
         match self {
@@ -196,6 +217,7 @@ impl RawCacheModel {
                 ttl_seconds,
                 look_back,
                 implicit,
+                hour_write: _,
             } => {
                 let ttl = Duration::from_secs(ttl_seconds);
                 CacheModel::Breakpoints {
@@ -225,14 +247,14 @@ impl RawPrices {
     fn relative(self) -> Option<Prices> {
         let read = self.read.unwrap_or(self.input);
         let write = self.write.unwrap_or(self.input);
-        let sound = |price: f64| price.is_finite() && price > 0.0;
         let all = [self.input, read, write, self.output]
             .into_iter()
-            .all(sound);
+            .all(is_price);
         all.then(|| Prices {
             plain: 1.0,
             read: read / self.input,
             write: write / self.input,
+            hour_write: write / self.input,
             output: self.output / self.input,
             usd_per_mtok: None,
         })

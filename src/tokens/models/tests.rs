@@ -92,10 +92,12 @@ fn what_is_not_known_has_the_stated_defaults() {
         plain,
         read,
         write,
+        hour_write,
         output: _,
         usd_per_mtok,
     } = family.prices;
     assert_eq!((plain, read, write, usd_per_mtok), (1.0, 0.1, 1.25, None));
+    assert_eq!(hour_write, 1.25);
     assert_eq!(family.reasoning_back, ReasoningBack::None);
 }
 
@@ -235,6 +237,7 @@ fn a_users_table_wins() {
                 plain: 1.0,
                 read: 0.5,
                 write: 1.0,
+                hour_write: 1.0,
                 output: 4.0,
                 usd_per_mtok: Some(2.0)
             },

@@ -4,14 +4,11 @@
 
 use super::{HopContext, TurnState};
 use crate::commit::{self, Warmth};
-use crate::model::{EditKind, Edits, Role, TurnRecord};
+use crate::model::{Dialect, EditKind, Edits, Role, TurnRecord};
+use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
 use crate::tokens::{CacheModel, Family};
-use memchr::memmem;
-
-/// The field that sets a breakpoint.
-const MARKER: &[u8] = b"cache_control";
 
 impl TurnState {
     /// The client's request.
@@ -48,22 +45,59 @@ impl TurnState {
     /// Whether the client sets breakpoints of the provider's cache itself.
     #[must_use]
     pub fn is_marked(&self) -> bool {
-        memmem::find(&self.request.body, MARKER).is_some()
+        self.request.cached_for.longest.is_some()
+    }
+
+    /// What it costs to write what is new to the cache, in plain tokens.
+    pub(super) fn write_price(&self, family: &Family) -> f64 {
+        match self.request.cached_for.ends_hourly() {
+            true => family.prices.hour_write,
+            false => family.prices.write,
+        }
+    }
+
+    /// Tokens that a view has in addition before its first message: hidden tools, and guidance.
+    #[must_use]
+    pub fn added_in_front(&self) -> u64 {
+        let tools = self.fixed.saturating_sub(self.client_tools);
+        tools + self.spoken().saturating_sub(self.client_spoken)
+    }
+
+    /// Whether a view of this size, which has `whole` tokens without any eviction, shows the conversation otherwise
+    /// than the client has it.
+    #[must_use]
+    pub fn is_edited(&self, size: u64, whole: u64) -> bool {
+        let markers: Edits = [EditKind::Breakpoints].into_iter().collect();
+        let learned = self.terms.without.without(markers) != Edits::default();
+        learned || !self.marks.is_empty() || whole > size
+    }
+
+    /// What is known of the provider's cache. What a request asked to keep is kept for that long, though later ones
+    /// ask for less.
+    pub(super) fn warmth(&self, tools: &HopContext<'_>, changed: bool) -> Warmth {
+        let last = self.path.newest().map(|record| record.ended);
+        let usual = self.terms.cache_ttl(tools.family);
+        let until = self.path.entries.iter().map(PathEntry::cached_until);
+        let asked = until.max().unwrap_or(0).saturating_sub(last.unwrap_or(0));
+        Warmth {
+            now: tools.now,
+            last,
+            ttl: usual.max(asked),
+            changed,
+        }
     }
 
     /// What the ledger needs to know of both requests.
     #[must_use]
     pub fn ledger_terms(&self, tools: &HopContext<'_>) -> LedgerTerms {
-        let warmth = Warmth {
-            now: tools.now,
-            last: self.path.newest().map(|record| record.ended),
-            ttl: self.terms.cache_ttl(tools.family),
-            changed: false,
-        };
+        let warmth = self.warmth(tools, false);
         let client_caches = match tools.family.cache {
             CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
             CacheModel::Automatic { .. } | CacheModel::None => true,
         };
+        // Only Messages requests get breakpoints of ours.
+        let ours = self.request.dialect == Dialect::Messages
+            && self.terms.breakpoints(tools.family).is_some();
         LedgerTerms {
             warm: !commit::is_cold(&warmth),
             seen: self
@@ -73,7 +107,8 @@ impl TurnState {
                 .rev()
                 .any(|entry| entry.has_cached()),
             client_caches,
-            view_caches: client_caches || self.terms.breakpoints(tools.family).is_some(),
+            view_caches: client_caches || ours,
+            hourly: self.request.cached_for.ends_hourly(),
             ratio: self.ratio(),
             ..LedgerTerms::of(tools.family)
         }

@@ -133,7 +133,7 @@ impl TurnState {
     }
 
     /// Tokens of the messages.
-    fn spoken(&self) -> u64 {
+    pub(super) fn spoken(&self) -> u64 {
         let sizes = self.shapes.iter().map(|shape| u64::from(shape.tokens()));
         sizes.sum()
     }

@@ -59,7 +59,7 @@ impl TurnState {
             protected: protected + self.fixed,
             per_turn,
             read: tools.family.prices.read,
-            write: tools.family.prices.write,
+            write: self.write_price(tools.family),
             thoughts: self.stake(tools.family, transcript),
         };
         Target {

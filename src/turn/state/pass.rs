@@ -44,7 +44,7 @@ impl TurnState {
         let proposal = self.proposed(written, trigger, begun, config, limits);
         let freed = (view.size() + self.fixed).saturating_sub(proposal.size);
         let stake = self.stake(tools.family, view.transcript());
-        let pays = commit::pays_for_thoughts(freed, tools.family.prices.write, stake);
+        let pays = commit::pays_for_thoughts(freed, self.write_price(tools.family), stake);
         let pinned = proposal.pinned;
         if !is_taken(trigger, &proposal, freed, limits.ceiling, pays) {
             return PassMade {

@@ -2,7 +2,7 @@
 //! breaks. `commit` has the arithmetic. Never chooses what is evicted.
 
 use super::{HopContext, TurnState};
-use crate::commit::{self, Trigger, Warmth};
+use crate::commit::{self, Trigger};
 use crate::model::Role;
 use crate::policy::{Proposal, Target};
 use crate::turn::asked;
@@ -36,12 +36,7 @@ impl TurnState {
         if first && ((self.asks.pass && size > limits.floor) || self.evicts_now()) {
             return Some(Trigger::Asked);
         }
-        let warmth = Warmth {
-            now: tools.now,
-            last: self.path.newest().map(|record| record.ended),
-            ttl: self.terms.cache_ttl(tools.family),
-            changed: self.changed(),
-        };
+        let warmth = self.warmth(tools, self.changed());
         // Only the first hop: the hops after it follow within the time that a cache lasts.
         let due = size > limits.floor || self.awaits_pass();
         let free = first && due && commit::is_cold(&warmth);

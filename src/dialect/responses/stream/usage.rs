@@ -19,6 +19,7 @@ pub fn read(usage: &Node<'_>) -> Usage {
         prompt: own("input_tokens"),
         cached: detail("input_tokens_details", &["cached_tokens"]).unwrap_or(0),
         cache_write: detail("input_tokens_details", &WRITTEN).unwrap_or(0),
+        hour_write: None,
         completion: own("output_tokens"),
         reasoning: detail("output_tokens_details", &["reasoning_tokens"]).unwrap_or(0),
     }
@@ -60,6 +61,7 @@ mod tests {
             prompt: 1,
             cached: 2,
             cache_write: 3,
+            hour_write: None,
             completion: 4,
             reasoning: 5,
         };
@@ -82,6 +84,7 @@ mod tests {
                 prompt,
                 cached,
                 cache_write,
+                hour_write: None,
                 completion,
                 reasoning,
             };

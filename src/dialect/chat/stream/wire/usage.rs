@@ -14,6 +14,10 @@ const CACHED: [&str; 3] = [
 /// The names of the tokens that were written to the cache, in the same order.
 const WRITTEN: [&str; 2] = ["cache_creation_input_tokens", "cache_write_tokens"];
 
+/// Where LiteLLM tells written tokens by how long they are kept, among the details of the prompt.
+const CREATION: &str = "cache_creation_token_details";
+const HOUR: &str = "ephemeral_1h_input_tokens";
+
 /// The counts that a usage object reports; a count that it leaves out is zero.
 pub fn read(usage: &Node<'_>) -> Usage {
     let prompt = usage.child("prompt_tokens_details");
@@ -29,6 +33,9 @@ pub fn read(usage: &Node<'_>) -> Usage {
         cache_write: detail(&prompt, &WRITTEN)
             .or_else(|| first(usage, &WRITTEN))
             .unwrap_or(0),
+        hour_write: prompt
+            .as_ref()
+            .and_then(|prompt| prompt.child(CREATION)?.object.number(HOUR)),
         completion: first(usage, &["completion_tokens"]).unwrap_or(0),
         reasoning: detail(&completion, &["reasoning_tokens"]).unwrap_or(0),
     }
