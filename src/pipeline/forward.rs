@@ -1,6 +1,7 @@
 //! Forwards requests as they came, and answers as they come back. Reads one kind of refusal: that of thoughts
 //! which something changed before. The proxy may have made that change in an earlier turn, so the request
-//! goes up once more without thoughts. Never reads anything else.
+//! goes up once more without thoughts. Of an answer that says what it cost, that is read as it passes. Never reads
+//! anything else.
 
 use std::sync::Arc;
 
@@ -13,10 +14,13 @@ use reqwest::Url;
 use super::app::App;
 use super::error::ProxyError;
 use super::learned::refuses_thoughts;
+use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::reporter::Reporter;
 use super::request::Untouched;
 use super::send::{REFUSAL_BYTES, refusal_body};
 use super::unpack::Unpack;
+use crate::dialect::names::Names;
+use crate::dialect::stream::{Echo, Spec, UsageWish};
 use crate::model::{Dialect, Rope};
 use crate::record::RetryReason;
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
@@ -34,13 +38,70 @@ pub async fn forward(
         Ok(mut response) => {
             response.headers_mut().extend(reporter.headers());
             reporter.answered(response.status(), response.headers());
-            reporter.finish(Some(response.status()));
-            Ok(response)
+            Ok(heard(app, response, reporter))
         }
         Err(error) => {
             reporter.refuse(error.status());
             Err(error)
         }
+    }
+}
+
+/// Has the usage read as the answer passes, if it is one of a model. The report ends with the answer.
+fn heard(app: &Arc<App>, response: Response<Body>, mut reporter: Reporter) -> Response<Body> {
+    let status = response.status();
+    let Some(dialect) = reporter.hears().filter(|_| status.is_success()) else {
+        reporter.finish(Some(status));
+        return response;
+    };
+    let (head, body) = response.into_parts();
+    // Whatever the model calls, the client called it so.
+    let spec = Spec {
+        dialect,
+        hidden: Names::default(),
+        usage_wish: UsageWish::Refused,
+        echo: Echo::default(),
+    };
+    let meter = UsageMeter {
+        reader: AnswerReader::new(app, spec, &head.headers),
+        app: Arc::clone(app),
+        reporter,
+        status,
+    };
+    Response::from_parts(head, HeardBody::of(body, meter))
+}
+
+/// Reads what a forwarded answer cost.
+struct UsageMeter {
+    app: Arc<App>,
+    reporter: Reporter,
+    reader: AnswerReader,
+    status: StatusCode,
+}
+
+impl Listener for UsageMeter {
+    fn hear(&mut self, data: &Bytes) {
+        self.reporter.spoken();
+        self.reader.hear(data);
+    }
+
+    fn end(&mut self, end: AnswerEnd) {
+        let answer = self.reader.end();
+        let complete = answer.as_ref().is_some_and(|answer| answer.complete);
+        self.reporter.left(end, complete);
+        match answer {
+            Some(answer) => self.reporter.told(&self.app, self.status, &answer),
+            None => self.reporter.unread(),
+        }
+    }
+
+    fn lost(&mut self) {
+        tracing::error!("the usage of a forwarded answer was lost: the proxy made a mistake");
+        self.reporter.unread();
+    }
+
+    fn finish(mut self) {
+        self.reporter.finish(Some(self.status));
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct LedgerInput {
     unsent: Option<UnsentView>,
     /// Whether the conversation is shown otherwise than the client has it.
     edited: bool,
+    /// Whether the client's request is forwarded by itself, so that there is nothing to compare it with.
+    forwarded: bool,
     /// Whether the newest call's answer was heard.
     heard: bool,
 }
@@ -98,6 +100,11 @@ impl LedgerInput {
         self.heard = false;
     }
 
+    /// Whether its terms are known.
+    pub(super) fn has_terms(&self) -> bool {
+        self.terms.is_some()
+    }
+
     /// Whether the newest call's answer was heard, so that the account is complete.
     pub(super) fn is_heard(&self) -> bool {
         self.heard
@@ -106,6 +113,16 @@ impl LedgerInput {
     /// Whether the turn is only watched.
     pub(super) fn is_watched(&self) -> bool {
         self.unsent.is_some()
+    }
+
+    /// Notes what a forwarded request cost, under these terms if none are set.
+    pub(super) fn forwarded(&mut self, terms: LedgerTerms, usage: Option<Usage>) {
+        self.terms.get_or_insert(terms);
+        self.forwarded = true;
+        if self.calls.is_empty() {
+            self.calls.push((LedgerCall::default(), true));
+        }
+        self.ended(usage, AnswerSizes::default());
     }
 
     /// Notes whether the upstream accepted the newest call.
@@ -130,6 +147,7 @@ impl LedgerInput {
         let terms = self.terms.as_ref()?;
         match (self.unsent, calls.as_slice()) {
             (Some(_), [call]) => Some(ledger::untouched(terms, call)),
+            (None, [call]) if self.forwarded => Some(ledger::untouched(terms, call)),
             _ => ledger::account(terms, self.client, &calls),
         }
     }

@@ -413,6 +413,9 @@ impl ManagedTurn {
         let mut response = response.map(Body::new);
         upstream::to_client(response.headers_mut());
         response.headers_mut().extend(reporter.headers());
+        if reporter.hears().is_some() && response.status().is_success() {
+            reporter.unread();
+        }
         reporter.finish(Some(response.status()));
         response
     }

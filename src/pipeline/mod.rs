@@ -26,7 +26,8 @@
 //! 8. `reporter` gathers the facts of all stages, and `ledger_input` those for the ledger; `record` gets
 //!    them.
 //!
-//! A request in the mode `observe` is forwarded and only watched (`watch`). Requests share the [`App`]:
+//! A request in the mode `observe` is forwarded and only watched (`watch`); of every other that is forwarded the usage is
+//! read as the answer passes (`forward`, `listen`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials and of models that bind their
 //! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`), of what
 //! an operator asked of them (`asked`), and of sessions that were erased while turns were under way
@@ -47,6 +48,7 @@ mod kept_headers;
 mod later_hop;
 mod learned;
 mod ledger_input;
+mod listen;
 mod live;
 mod managed_turn;
 mod open;

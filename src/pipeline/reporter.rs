@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::app::App;
 use super::ledger_input::LedgerInput;
+use super::listen::AnswerEnd;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
 use crate::model::{Dialect, Edits, RecordId, TenantId, TurnAccount, TurnFacts};
@@ -123,6 +124,7 @@ impl Reporter {
         self.report.model.clone_from(&request.model);
         self.report.streamed = request.stream;
         self.report.one_call = request.one_call;
+        self.report.aside = !request.takes_tools();
         self.report.dialect = request.dialect;
         self.report.mode = mode;
     }
@@ -298,17 +300,64 @@ impl Reporter {
         self.report.retries.push(reason.into());
     }
 
+    /// The wire format of the answer, if it may say what it cost.
+    pub(super) fn hears(&self) -> Option<Dialect> {
+        match self.report.route {
+            Route::Chat => Some(Dialect::Chat),
+            Route::Responses => Some(Dialect::Responses),
+            Route::Messages => Some(Dialect::Messages),
+            Route::CountTokens | Route::Forward => None,
+        }
+    }
+
+    /// Notes how an answer ended that was read as it passed.
+    pub(super) fn left(&mut self, end: AnswerEnd, complete: bool) {
+        match end {
+            AnswerEnd::Cut => self.aborted(AbortSide::Upstream),
+            AnswerEnd::Left if !complete => self.aborted(AbortSide::Client),
+            AnswerEnd::Left | AnswerEnd::Whole => {}
+        }
+    }
+
+    /// Notes what the answer to a forwarded request says of its cost. It has the prices of the model that was
+    /// asked or, if that was not read, of the one that answered.
+    pub(super) fn told(&mut self, app: &App, status: StatusCode, answer: &Answer) {
+        if self.report.model.is_empty() {
+            self.report.model = answer.model.clone().unwrap_or_default();
+        }
+        let family = app.models.family(&self.report.model);
+        let known = self.ledger.has_terms();
+        if answer.usage.is_some() || known {
+            self.ledger.forwarded(LedgerTerms::of(family), answer.usage);
+        }
+        if self.report.hops.is_empty() {
+            self.report.hops.push(HopReport {
+                status: Some(status),
+                ..HopReport::default()
+            });
+        }
+        self.hop_ended(answer);
+    }
+
+    /// Notes that nothing is known of what a forwarded answer cost.
+    pub(super) fn unread(&mut self) {
+        self.report.unread = true;
+    }
+
     /// Notes the end of a hop.
     pub(super) fn ended(&mut self, answer: &Answer, said: AnswerSizes) {
-        let usage = answer.usage;
-        self.ledger.ended(usage, said);
+        self.ledger.ended(answer.usage, said);
+        self.hop_ended(answer);
+    }
+
+    fn hop_ended(&mut self, answer: &Answer) {
         if answer.model.is_some() {
             self.report.response_model.clone_from(&answer.model);
         }
         let took = self.hop_begun.elapsed();
         if let Some(hop) = self.report.hops.last_mut() {
             hop.duration = took;
-            hop.usage = usage;
+            hop.usage = answer.usage;
         }
     }
 

@@ -3,34 +3,26 @@
 //! would have been as a managed one. Never sends a byte of its own and never holds one back. A
 //! failure in here costs the projection and nothing else.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::{Frame, SizeHint};
 
 use super::app::App;
 use super::drive::same_but_usage;
 use super::error::ProxyError;
 use super::finish::Committed;
 use super::forward::pass_on;
-use super::incoming::{Beginning, Begun, is_events};
+use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::managed_turn::ManagedTurn;
-use super::unpack::Unpack;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::names::Names;
+use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
-use crate::dialect::stream::{Machine, Spec, unary};
 use crate::model::{Role, Rope};
-use crate::record::{AbortSide, Projection};
+use crate::record::Projection;
 use crate::turn::state::TurnState;
-
-/// The most bytes of one answer that are read.
-const ANSWER_BYTES: usize = 32 << 20;
 
 /// Forwards a turn as it came, and its answer as it comes.
 ///
@@ -57,26 +49,19 @@ pub(super) async fn forward(
         return Ok(response);
     }
     let (head, body) = response.into_parts();
-    let listener = Listener {
+    // The model was offered no hidden tools, so its answer hides nothing.
+    let spec = Spec {
+        hidden: Names::default(),
+        ..turn.spec()
+    };
+    let watcher = Watcher {
         app: Arc::clone(app),
-        // The model was offered no hidden tools, so its answer hides nothing.
-        spec: Spec {
-            hidden: Names::default(),
-            ..turn.spec()
-        },
         status,
-        unpack: Unpack::of(&head.headers),
-        events: is_events(&head.headers),
-        reading: AnswerReading::Begins(Beginning::default()),
-        room: ANSWER_BYTES,
+        reader: AnswerReader::new(app, spec, &head.headers),
         recorded: None,
         turn,
     };
-    let listener = Some(Box::new(listener));
-    Ok(Response::from_parts(
-        head,
-        Body::new(WatchedBody { body, listener }),
-    ))
+    Ok(Response::from_parts(head, HeardBody::of(body, watcher)))
 }
 
 /// Whether the past of a turn is known.
@@ -89,197 +74,49 @@ fn known(state: &TurnState) -> Projection {
     }
 }
 
-/// An answer on its way to the client.
-struct WatchedBody {
-    body: Body,
-    /// Reads along until the answer has ended.
-    listener: Option<Box<Listener>>,
-}
-
-impl WatchedBody {
-    /// Runs something on the listener. A panic in it costs the projection alone.
-    fn guarded(&mut self, run: impl FnOnce(&mut Listener)) {
-        let Some(listener) = &mut self.listener else {
-            return;
-        };
-        if catch_unwind(AssertUnwindSafe(|| run(listener))).is_err() {
-            tracing::error!("an answer that was only watched was lost: the proxy made a mistake");
-            listener.reading = AnswerReading::Unread;
-            listener.turn.reporter.projection(Projection::Failed);
-        }
-    }
-
-    /// Ends the listening. What follows the end does not matter.
-    fn end(&mut self, end: AnswerEnd) {
-        self.guarded(|listener| listener.end(end));
-        if let Some(mut listener) = self.listener.take() {
-            listener.turn.reporter.finish(Some(listener.status));
-        }
-    }
-}
-
-impl http_body::Body for WatchedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    self.guarded(|listener| listener.hear(data));
-                }
-                // A body of known length may not be polled again after its last frame.
-                if self.body.is_end_stream() {
-                    self.end(AnswerEnd::Whole);
-                }
-            }
-            Some(Err(_)) => self.end(AnswerEnd::Cut),
-            None => self.end(AnswerEnd::Whole),
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for WatchedBody {
-    /// The client left, or has read all that it wants.
-    fn drop(&mut self) {
-        self.end(AnswerEnd::Left);
-    }
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AnswerEnd {
-    /// Completely.
-    Whole,
-    /// The upstream broke off.
-    Cut,
-    /// The client left.
-    Left,
-}
-
-/// Reads an answer along.
-struct Listener {
+/// Reads the answer of a watched turn along.
+struct Watcher {
     app: Arc<App>,
     turn: Box<ManagedTurn>,
-    spec: Spec,
     status: StatusCode,
-    unpack: Unpack,
-    /// Whether the headers call the answer a stream of events.
-    events: bool,
-    reading: AnswerReading,
-    /// How many more bytes may be read.
-    room: usize,
+    reader: AnswerReader,
     /// The record, and the answer that it was made of.
     recorded: Option<(Answer, Committed)>,
 }
 
-/// How an answer is being read.
-enum AnswerReading {
-    /// Its form is not known yet.
-    Begins(Beginning),
-    /// As a stream of events.
-    Events(Box<Machine>),
-    /// As a whole body.
-    Whole(BytesMut),
-    /// Not at all, because it can't be read.
-    Unread,
-}
-
-impl Listener {
-    /// Reads what passes.
+impl Listener for Watcher {
+    /// The record is made before the client can see the end, so that the client's next request finds it.
     fn hear(&mut self, data: &Bytes) {
         self.turn.reporter.spoken();
-        if matches!(self.reading, AnswerReading::Unread) {
-            return;
-        }
-        let plain = self.unpack.push(data, self.room);
-        // A long answer is no longer read when it exceeds the limit, but it still passes.
-        let room = plain
-            .as_ref()
-            .and_then(|plain| self.room.checked_sub(plain.len()));
-        let (Some(plain), Some(room)) = (plain, room) else {
-            self.reading = AnswerReading::Unread;
-            return;
-        };
-        self.room = room;
-        let begun = match &mut self.reading {
-            AnswerReading::Begins(beginning) => beginning.take(plain, self.events),
-            AnswerReading::Events(_) => return self.push(plain),
-            AnswerReading::Whole(held) => return held.extend_from_slice(&plain),
-            AnswerReading::Unread => return,
-        };
-        self.begin(begun);
-    }
-
-    fn begin(&mut self, begun: Begun) {
-        match begun {
-            Begun::Waits => {}
-            Begun::Other(begun) => {
-                self.reading = AnswerReading::Whole(BytesMut::from(begun.as_ref()))
-            }
-            Begun::Events(begun) => {
-                let machine = Machine::new(self.app.intercept.clone(), &self.spec);
-                self.reading = AnswerReading::Events(Box::new(machine));
-                self.push(begun);
-            }
-        }
-    }
-
-    /// Reads a piece of a stream. The record is made before the client can see the end, so that the
-    /// client's next request finds it.
-    fn push(&mut self, piece: Bytes) {
-        let AnswerReading::Events(machine) = &mut self.reading else {
-            return;
-        };
-        if machine.push(piece, &mut Vec::new()).is_err() {
-            self.reading = AnswerReading::Unread;
-        } else if let Some(said) = machine.said() {
+        if let Some(said) = self.reader.hear(data) {
             self.record(said);
         }
     }
 
-    /// Handles the end of the answer.
     fn end(&mut self, end: AnswerEnd) {
-        if let AnswerReading::Begins(beginning) = &mut self.reading {
-            let begun = beginning.end(self.events);
-            self.begin(begun);
-        }
-        let answer = match std::mem::replace(&mut self.reading, AnswerReading::Unread) {
-            AnswerReading::Events(mut machine) => Some(machine.end_hop(&mut Vec::new())),
-            // Half of a whole body says nothing.
-            AnswerReading::Whole(held) => unary::read(&held.freeze(), &self.spec)
-                .filter(|answer| answer.verdict() != Verdict::Broken),
-            AnswerReading::Begins(_) | AnswerReading::Unread => None,
-        };
-        let reporter = &mut self.turn.reporter;
+        let answer = self.reader.end();
         let complete = answer.as_ref().is_some_and(|answer| answer.complete);
-        match end {
-            AnswerEnd::Cut => reporter.aborted(AbortSide::Upstream),
-            AnswerEnd::Left if !complete => reporter.aborted(AbortSide::Client),
-            AnswerEnd::Left | AnswerEnd::Whole => {}
-        }
+        self.turn.reporter.left(end, complete);
         match answer {
             Some(answer) => self.record(answer),
             None if self.recorded.is_none() => {
-                reporter.projection(Projection::Unread);
+                self.turn.reporter.projection(Projection::Unread);
             }
             None => {}
         }
     }
 
+    fn lost(&mut self) {
+        tracing::error!("an answer that was only watched was lost: the proxy made a mistake");
+        self.turn.reporter.projection(Projection::Failed);
+    }
+
+    fn finish(mut self) {
+        self.turn.reporter.finish(Some(self.status));
+    }
+}
+
+impl Watcher {
     /// Takes in what the model said so far, for the ledger and for the record of the turn that this
     /// would have been.
     fn record(&mut self, answer: Answer) {

@@ -137,6 +137,18 @@ label_set!(
 );
 
 label_set!(
+    /// What an upstream call is for.
+    CallRole {
+        /// The session's work.
+        Main => "main",
+        /// Only hidden calls answered it.
+        Hidden => "hidden",
+        /// It offers no tools: a title, a summary.
+        Aside => "aside",
+    }
+);
+
+label_set!(
     /// How much is known about a watched turn as it would have been if it were managed.
     Projection {
         /// Its whole past is known.

@@ -5,7 +5,7 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, FailedStage, Projection, SavedPart};
+use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart};
 use super::turn_report::TurnReport;
 use crate::dialect::request::Unmanaged;
 use crate::model::GuideReason;
@@ -65,6 +65,8 @@ pub fn log_turn(turn: &TurnReport) {
                 guided = turn.guided.map(GuideReason::name),
                 prefix_breaks = turn.prefix_breaks,
                 cached_ratio = turn.cached_ratio(),
+                role = if turn.aside { CallRole::Aside.name() } else { CallRole::Main.name() },
+                usage_unread = turn.unread.then_some(true),
                 cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),
                 saved_usd = saved.money(SavedPart::Net),
                 evicted_usd = saved.money(SavedPart::Evicted),

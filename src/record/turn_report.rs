@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::labels::{
-    AbortPhase, AbortSide, Budget, FailedStage, Label, LedgerSide, LedgerTokens, Phase, Projection,
-    RetryReason, Route, UNKNOWN_PROVIDER,
+    AbortPhase, AbortSide, Budget, CallRole, FailedStage, Label, LedgerSide, LedgerTokens, Phase,
+    Projection, RetryReason, Route, UNKNOWN_PROVIDER,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
@@ -96,6 +96,10 @@ pub struct TurnReport {
     /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
     /// accepted nothing, or if nothing is known of what it accepted.
     pub ledger: Option<Account>,
+    /// Whether an answer passed whose cost could not be read.
+    pub unread: bool,
+    /// Whether the request offers no tools, so that it stands beside the session's work.
+    pub aside: bool,
     /// What a watched turn would have cost as a managed one.
     pub projected: Option<Account>,
     /// How much is known about that.
@@ -142,6 +146,8 @@ impl TurnReport {
             learned: Edits::default(),
             fail_open: None,
             ledger: None,
+            unread: false,
+            aside: false,
             projected: None,
             projection: None,
         }
@@ -154,6 +160,18 @@ impl TurnReport {
             .iter()
             .filter_map(|hop| hop.usage)
             .reduce(|sum, hop| sum.plus(&hop))
+    }
+
+    /// What the turn paid for calls of a role, in units of one plain input token.
+    #[must_use]
+    pub fn role_units(&self, role: CallRole, account: &Account) -> f64 {
+        let rest = account.sent_cost.total() - account.hidden_cost;
+        match role {
+            CallRole::Hidden => account.hidden_cost,
+            CallRole::Main if !self.aside => rest,
+            CallRole::Aside if self.aside => rest,
+            CallRole::Main | CallRole::Aside => 0.0,
+        }
     }
 
     /// The share of prompt tokens that came from the cache, over all hops. `None` if no prompt was

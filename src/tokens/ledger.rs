@@ -337,6 +337,8 @@ pub struct Account {
     pub client: Usage,
     /// What the calls cost, in units of one plain input token.
     pub sent_cost: Cost,
+    /// The part of it for calls that were answered by hidden calls alone.
+    pub hidden_cost: f64,
     /// What the client's own request would have cost.
     pub client_cost: Cost,
     /// The parts of what was saved, in the same units.
@@ -352,6 +354,7 @@ impl Account {
             sent,
             client,
             sent_cost: cost(&sent, &terms.prices),
+            hidden_cost: 0.0,
             client_cost: cost(&client, &terms.prices),
             parts,
             usd: Cost::usd(1.0, &terms.prices),
@@ -423,7 +426,8 @@ pub fn account(terms: &LedgerTerms, client: RequestSizes, calls: &[LedgerCall]) 
     let silent = wide(sent.completion) - wide(own.completion);
     parts.annotated += terms.prices.output * silent;
     Some(Account {
-        sent_cost: total(terms, calls),
+        sent_cost: total(terms, calls.iter()),
+        hidden_cost: total(terms, calls.iter().filter(|call| call.said.alone)).total(),
         ..Account::of(terms, sent, own, parts)
     })
 }
@@ -529,10 +533,8 @@ fn again(terms: &LedgerTerms, call: &LedgerCall, paid: &Usage, grown: f64, ratio
 }
 
 /// The cost of all calls, each with its own price.
-fn total(terms: &LedgerTerms, calls: &[LedgerCall]) -> Cost {
-    let costs = calls
-        .iter()
-        .map(|call| cost(&terms.sent(call).0, &terms.prices));
+fn total<'a>(terms: &LedgerTerms, calls: impl Iterator<Item = &'a LedgerCall>) -> Cost {
+    let costs = calls.map(|call| cost(&terms.sent(call).0, &terms.prices));
     costs.fold(Cost::default(), |sum, one| sum + one)
 }
 

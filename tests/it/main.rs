@@ -10,6 +10,7 @@
 
 mod agent;
 mod agents;
+mod asides;
 mod bad_calls;
 mod bad_input;
 mod breakpoints;

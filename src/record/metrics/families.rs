@@ -15,8 +15,8 @@ use crate::intercept::delimiter;
 use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, PinOutcome, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
-    AbortPhase, AbortSide, AcceptError, ConnectionCut, FailedStage, LedgerSide, LedgerTokens,
-    Phase, Projection, RetryReason, SavedPart, StoreOp, StoreTrip,
+    AbortPhase, AbortSide, AcceptError, CallRole, ConnectionCut, FailedStage, LedgerSide,
+    LedgerTokens, Phase, Projection, RetryReason, SavedPart, StoreOp, StoreTrip,
 };
 use crate::session::view::Part;
 
@@ -248,6 +248,9 @@ pub(super) struct LedgerMetrics {
     pub saved_units: Each<SavedPart, Gauge>,
     pub saved_usd: Each<SavedPart, Gauge>,
     pub unpriced: Each<LedgerSide, Counter>,
+    pub role_units: Each<CallRole, Counter>,
+    pub role_usd: Each<CallRole, Counter>,
+    pub unread: IntCounter,
     pub projected_units: Each<SavedPart, Gauge>,
     pub projected_usd: Each<SavedPart, Gauge>,
     pub projections: Each<Projection, IntCounter>,
@@ -288,6 +291,21 @@ impl LedgerMetrics {
                 "ledger_unpriced_units_total",
                 "The part of ledger_units_total whose price in US dollars is not known",
                 "side",
+            )?,
+            role_units: r.sums(
+                "ledger_role_units_total",
+                "The same as ledger_units_total of the side sent, by what calls were for: the session's work \
+                 (main), hops that only hidden calls answered (hidden), requests without tools (aside)",
+                "role",
+            )?,
+            role_usd: r.sums(
+                "ledger_role_usd_total",
+                "The same in US dollars, where the model's price is known",
+                "role",
+            )?,
+            unread: r.counter(
+                "unread_answers_total",
+                "Answers that passed in a form or at a size that is not read, so that their cost is not known",
             )?,
             projected_units: r.balances(
                 "projected_saved_units",

@@ -19,8 +19,8 @@ pub use self::error::MetricsError;
 use self::families::{Families, LOG_LINES_LOST};
 use self::models::{ModelLabels, OTHER};
 use super::labels::{
-    AcceptError, Budget, ConnectionCut, LedgerSide, LedgerTokens, Phase, Route, SavedPart, StoreOp,
-    StoreTrip, TokenKind,
+    AcceptError, Budget, CallRole, ConnectionCut, LedgerSide, LedgerTokens, Phase, Route,
+    SavedPart, StoreOp, StoreTrip, TokenKind,
 };
 use super::turn_report::{Abort, Context, Evicted, HopReport, PassReport, TurnReport, lossy};
 use crate::intercept::delimiter::DelimiterCall;
@@ -221,6 +221,15 @@ impl Metrics {
                 None => f.unpriced.at(side).inc_by(units),
             }
         }
+        if let Some(account) = &turn.ledger {
+            for role in CallRole::ALL {
+                let units = turn.role_units(role, account);
+                f.role_units.at(role).inc_by(units);
+                let usd = account.usd.unwrap_or_default();
+                f.role_usd.at(role).inc_by(usd * units);
+            }
+        }
+        f.unread.inc_by(u64::from(turn.unread));
         let kept = [
             (&turn.ledger, &f.saved_units, &f.saved_usd),
             (&turn.projected, &f.projected_units, &f.projected_usd),
