@@ -6,7 +6,7 @@ import { EvictItem, PinButton, RecallItem, RecallWords } from "./asks.js";
 import { full } from "./format.js";
 import { arrives, isRecall, markAt, sizeAt } from "./history.js";
 import { Failed, useRead } from "./load.js";
-import { Ball, Copy, EpTag, NeedText } from "./parts.js";
+import { Ball, Copy, EpTag, NeedText, isWatched } from "./parts.js";
 import { to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
@@ -45,5 +45,5 @@ export function ItemPanel({ d, item, turn, off, close }) {
       ${evicted && item.role !== "hidden" ? html`<${RecallItem} d=${d} off=${off} id=${item.id}/><${RecallWords} id=${item.id}/>` : null}</div>
     ${detail?.arguments ? html`<div class="sub cap">arguments</div><pre class="code" tabindex="0">${detail.arguments}</pre>` : null}
     <div class="sub cap">original</div><pre class="code" tabindex="0">${original ?? none}</pre>
-    ${detail?.shown ? html`<div class="sub cap">what the model was sent in its place</div><pre class="code" tabindex="0">${detail.shown}</pre>` : null}</div></aside>`;
+    ${detail?.shown ? html`<div class="sub cap">what the model ${isWatched(d.session.row) ? "would have been" : "was"} sent in its place</div><pre class="code" tabindex="0">${detail.shown}</pre>` : null}</div></aside>`;
 }

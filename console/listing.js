@@ -4,6 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "./lib.js";
 import { Refused, api } from "./api.js";
 import { useEvents } from "./live.js";
 import { useSoon } from "./load.js";
+import { sizeOf } from "./parts.js";
 
 /** @typedef {import("./shapes").SessionRow} Row */
 /** @typedef {Record<string, string>} Asked */
@@ -21,7 +22,7 @@ const merged = (had, row) => ({
   title: row.title ?? had.title,
   finding: row.finding ?? had.finding,
   item: row.item ?? had.item,
-  spark: row.spark.length ? row.spark : [...had.spark, row.out ?? row.view_tokens].slice(-48),
+  spark: row.spark.length ? row.spark : [...had.spark, sizeOf(row)].slice(-48),
 });
 
 /**

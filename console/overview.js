@@ -2,11 +2,11 @@
 // Owns the figures over all sessions and the table. Never reads a session's turns.
 import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api, nameOf } from "./api.js";
-import { age, count, full, known, pct, sense, share, short, signed, time } from "./format.js";
+import { age, count, full, known, pct, sense, share, short, signed, time, usd } from "./format.js";
 import { nested, useListing } from "./listing.js";
 import { useEvents } from "./live.js";
 import { Failed, Waiting, useRead, useSoon } from "./load.js";
-import { Chip, Copy, Fig, Gauge, Glyph, Icon, Spark, Waterfall, net } from "./parts.js";
+import { Chip, Copy, Fig, Gauge, Glyph, Icon, Spark, Waterfall, isWatched, net, netOf, sizeOf } from "./parts.js";
 import { go, to } from "./route.js";
 import { scrollToRow, useRows } from "./rows.js";
 
@@ -19,31 +19,38 @@ export const titleOf = (row) => row.title ?? `session ${row.session.slice(0, 8)}
 
 /** @param {{ all: Totals }} props */
 function Figures({ all }) {
-  const saved = net(all.saved);
+  const { observed } = all;
+  const would = observed.sessions ? net(observed.projected) : null;
+  // Where nothing was managed, what managing would have come to is all that there is.
+  const only = would !== null && !all.saved.turns;
+  const saved = only ? would : net(all.saved);
   const fails = Object.entries(all.process.fail_open);
   const unmanaged = Object.entries(all.process.unmanaged);
+  const { late, failed } = all.process.unrecorded;
   const sum = (/** @type {[string, number][]} */ rows) => rows.reduce((a, [, n]) => a + n, 0);
   const names = (/** @type {[string, number][]} */ rows) => rows.map(([name, n]) => `${name.replaceAll("_", " ")} ${n}`).join(", ");
   const own = all.process.own_ms;
   return html`<div class="figs over">
-    <div class="fig all saved"><div><div class="lb">Saved, net</div>
+    <div class="fig all saved"><div><div class="lb">${only ? "Would have saved, net" : "Saved, net"}</div>
       <div class=${`v ${saved ? sense(saved.money.net) : ""}`}>${saved ? saved.text : "–"}${saved ? html`<small>${saved.share}</small>` : null}</div>
-      <div class="s">${saved ? html`of ${saved.dollars ? signed(saved.money.whole).replace("+", "") : `${short(saved.money.whole)} units`} sent whole` : "no price is known, or nothing is recorded"}${all.unpriced ? html`<br/>${count(all.unpriced, "session")} without a price` : null}</div></div>
+      <div class="s">${only ? html`nothing was managed; ${count(observed.turns, "turn")} of ${count(observed.sessions, "session")} only observed, ` : null}${saved ? html`of ${saved.dollars ? signed(saved.money.whole).replace("+", "") : `${short(saved.money.whole)} units`} sent whole` : "no price is known, or nothing is recorded"}${would && !only ? html`<br/>would have saved ${signed(would.money.net)} of ${usd(would.money.whole)} in ${count(observed.sessions, "observed session")}` : null}${all.unpriced ? html`<br/>${count(all.unpriced, "session")} without a price` : null}</div></div>
       ${saved ? html`<div class="bars"><${Waterfall} m=${saved.money} money=${saved.dollars}/></div>` : null}</div>
     <${Fig} l="Cached share" v=${pct(share(all.cached, all.prompt))} s=${all.whole_prompt ? `${pct(share(all.whole_cached, all.whole_prompt))} were all sent whole` : "nothing reported yet"}/>
     <${Fig} l="Over the line" v=${full(all.over)} u=${`of ${full(all.turns)} turns`} c=${all.over ? "bad" : ""}
-      s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : "every request was under τ"}/>
+      s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : observed.sessions ? "every managed request was under τ" : "every request was under τ"}/>
     <${Fig} l="Failed open" v=${full(sum(fails))} c=${fails.length ? "warn" : ""} s=${fails.length ? names(fails) : `of ${count(all.process.turns, "request")} since the start`}/>
     <${Fig} l="Unmanaged" v=${full(sum(unmanaged))} s=${unmanaged.length ? names(unmanaged) : "every request could be managed"}/>
     <div class="fig all"><div class="lb">${all.upstreams.length > 1 ? "Upstreams" : "Upstream"}</div>
       ${all.upstreams.map((u) => html`<div key=${u.name}><div class="row upname"><span class=${`dot${u.healthy ? "" : " bad"}`}></span><span class="ell">${u.name}</span>${u.healthy ? html`<span class="sr">answers</span>` : html`<span class="tag bad">fails</span>`}</div>
         <div class="s">${count(u.requests, "request")}, ${count(u.errors, "error")}</div></div>`)}
       ${all.upstreams.length ? null : html`<div class="s">no request yet</div>`}
-      <div class="s">${known(own.p50) ? `own time p50 ${time(own.p50)}, p99 ${time(own.p99)}` : ""}</div></div></div>`;
+      <div class="s">${known(own.p50) ? `own time p50 ${time(own.p50)}, p99 ${time(own.p99)}` : ""}</div>
+      ${late ? html`<div class="s">${count(late, "record")} written late, nothing lost</div>` : null}
+      ${failed ? html`<div class="s warn">${count(failed, "record")} not written</div>` : null}</div></div>`;
 }
 
 /** What a row says beyond its figures. @param {{ row: Row }} props */
-const Notes = ({ row }) => html`${row.mode === "observe" ? html` <span class="tag">observe</span>` : null}
+const Notes = ({ row }) => html`${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
   ${row.over ? html` <span class="tag bad">over the line ${row.over}</span>` : null}`;
 
 /** @param {{ row: Row }} props */
@@ -57,7 +64,10 @@ const FoundItem = ({ row }) => (row.item ? html`<div class="sub ell">has <span c
 
 /** @param {{ p: Placed, at: number, q: string, folded: boolean, fold: () => void }} props */
 function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
-  const saved = net(row.saved);
+  const saved = netOf(row);
+  const watched = isWatched(row);
+  const size = sizeOf(row);
+  const would = (/** @type {number | null} */ n) => (n ? (watched ? html`<span class="dim">would: ${n}</span>` : n) : dash);
   // What was searched for goes along, where it is an item.
   const here = row.item ? to(nameOf(row), "evictions", { find: q }) : to(nameOf(row));
   const dash = html`<span class="dim">–</span>`;
@@ -68,24 +78,26 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
-    <td><div class="gaugebox"><${Gauge} v=${row.out} tau=${row.tau} floor=${row.floor}/>
-      <span class=${`nw${known(row.out) && known(row.tau) && row.out > row.tau ? " bad" : ""}`}>${short(row.out ?? row.view_tokens)}<span class="dim"> / ${short(row.tau)}</span></span></div></td>
+    <td><div class="gaugebox"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor}/>
+      <span class=${`nw${known(row.tau) && size > row.tau ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.tau)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
     <td><${Spark} d=${row.spark} tau=${row.tau}/></td>
-    <td class="num">${full(row.turn)}</td><td class="num">${row.passes || dash}</td><td class="num">${row.hops || dash}</td><td class="num">${row.recalls || dash}</td>
+    <td class="num">${full(row.turn)}</td><td class="num">${would(row.passes)}</td><td class="num">${would(row.hops)}</td><td class="num">${would(row.recalls)}</td>
     <td class="num">${pct(share(row.cached, row.prompt))}</td>
-    <td class="num">${saved && row.mode !== "observe" ? html`<span class=${sense(saved.money.net)}>${saved.dollars ? signed(saved.money.net) : saved.text}</span><div class="sub">${saved.share}</div>` : dash}</td>
+    <td class="num">${saved ? html`<span class=${watched ? "dim" : sense(saved.money.net)}>${watched ? "would: " : ""}${saved.dollars ? signed(saved.money.net) : saved.text}</span><div class="sub">${saved.share}</div>` : dash}</td>
     <td class="found">${row.finding ? html`<div class="ell sub findep">${row.finding.episode}</div><div class="ell sub" title=${row.finding.text}>${row.finding.text}</div>` : html`<span class="dim">–</span>`}</td>
     <td class="num dim"><${Ended} row=${row}/></td></tr>`;
 }
 
 /** @param {{ p: Placed }} props */
 function Card({ p: { row, depth } }) {
-  const saved = net(row.saved);
+  const saved = netOf(row);
+  const watched = isWatched(row);
+  const size = sizeOf(row);
   return html`<li class="card" style=${{ paddingLeft: `${12 + depth * 16}px` }}><a class="rowlink" href=${to(nameOf(row))}>
-    <span class="cardtop"><span class="ell strong grow">${titleOf(row)}</span>${saved && row.mode !== "observe" ? html`<span class=${`nw ${sense(saved.money.net)}`}>${saved.dollars ? signed(saved.money.net) : saved.text}</span>` : html`<span class="dim">–</span>`}</span>
-    <span class="sub cardsub"><${Gauge} v=${row.out} tau=${row.tau} floor=${row.floor} w=${84}/>
-      <span class=${known(row.out) && known(row.tau) && row.out > row.tau ? "bad" : ""}>${short(row.out ?? row.view_tokens)} / ${short(row.tau)}</span>
-      <span>turn ${row.turn}</span><span>${count(row.passes, "pass", "passes")}</span><span class="end">${age(row.ended / 1000)}</span></span></a></li>`;
+    <span class="cardtop"><span class="ell strong grow">${titleOf(row)}</span>${saved ? html`<span class=${`nw ${watched ? "dim" : sense(saved.money.net)}`}>${watched ? "would: " : ""}${saved.dollars ? signed(saved.money.net) : saved.text}</span>` : html`<span class="dim">–</span>`}</span>
+    <span class="sub cardsub"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor} w=${84}/>
+      <span class=${known(row.tau) && size > row.tau ? "bad" : ""}>${short(size)} / ${short(row.tau)}</span>
+      <span>turn ${row.turn}</span><span>${watched ? "would: " : ""}${count(row.passes, "pass", "passes")}</span><span class="end">${age(row.ended / 1000)}</span></span></a></li>`;
 }
 
 /** The heads that sort, and what they ask for. @type {[string, string, string][]} */
@@ -167,7 +179,7 @@ function Sessions({ all }) {
       <input id="find" ref=${field} placeholder="Find a title, finding, path, id, model" value=${typed} onInput=${(/** @type {any} */ e) => { type(e.target.value); find(); }} onKeyDown=${arrows}/><span class="kbd wide">/</span></label>
     <${Chip} on=${asked["zone"] === "over"} set=${(/** @type {boolean} */ on) => choose("zone", on ? "over" : "")} n=${all?.over_sessions}>over the line<//>
     <${Chip} on=${asked["loss"] === "1"} set=${(/** @type {boolean} */ on) => choose("loss", on ? "1" : "")}>costs more<//>
-    <${Chip} on=${asked["unmanaged"] === "1"} set=${(/** @type {boolean} */ on) => choose("unmanaged", on ? "1" : "")}>only watched<//>
+    <${Chip} on=${asked["unmanaged"] === "1"} set=${(/** @type {boolean} */ on) => choose("unmanaged", on ? "1" : "")}>only observed<//>
     <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over the line" : z}</option>`)}</select>
     <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${m}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>

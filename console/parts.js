@@ -211,3 +211,10 @@ export function net(a) {
   if (a?.units) return { money: a.units, text: `${short(a.units.net)} units`, share: pct(a.units.whole > 0 ? a.units.net / a.units.whole : null, 0), dollars: false };
   return null;
 }
+
+/** Whether a session is only watched: what it sends goes up as it comes, and its passes are what managing would have done. @param {import("./shapes").SessionRow} row */
+export const isWatched = (row) => row.mode === "observe";
+/** What a session saved; of one that is only watched, what it would have. @param {import("./shapes").SessionRow} row */
+export const netOf = (row) => net(isWatched(row) ? row.projected : row.saved);
+/** The size of what was sent last. @param {import("./shapes").SessionRow} row */
+export const sizeOf = (row) => (isWatched(row) ? (row.in ?? row.client_tokens) : (row.out ?? row.view_tokens));

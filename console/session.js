@@ -7,7 +7,7 @@ import { Evictions } from "./evictions.js";
 import { age, count, full, known, pct, sense, share, short, signed, usd } from "./format.js";
 import { Failed, Waiting, useAction, useRead } from "./load.js";
 import { titleOf } from "./overview.js";
-import { Copy, Fig, Gauge, Icon, net } from "./parts.js";
+import { Copy, Fig, Gauge, Icon, isWatched, netOf, sizeOf } from "./parts.js";
 import { to } from "./route.js";
 import { useSession } from "./session_data.js";
 import { Timeline } from "./timeline.js";
@@ -34,22 +34,25 @@ const CONTENT = {
 /** @param {{ d: Data }} props */
 function Figures({ d: { session, turns } }) {
   const row = session.row;
-  const saved = net(row.saved);
+  const saved = netOf(row);
+  const watched = isWatched(row);
+  const size = sizeOf(row);
   const items = session.passes.reduce((a, p) => a + p.items, 0);
   const judged = session.passes.filter((p) => known(p.needed));
   const missed = judged.reduce((a, p) => a + (p.needed ?? 0), 0);
   const recalled = turns.recalled.reduce((a, n) => a + n, 0);
-  const over = known(row.out) && known(row.tau) && row.out > row.tau;
+  const over = known(row.tau) && size > row.tau;
   const write = saved?.dollars ? signed : (/** @type {number} */ x) => `${x < 0 ? "−" : "+"}${short(Math.abs(x))}`;
+  const cost = (/** @type {number} */ x) => (saved?.dollars ? usd(x) : short(x));
   return html`<div class="figs sess" tabindex="0" role="region" aria-label="Figures of the session">
-    <${Fig} l="View" v=${short(row.out ?? row.view_tokens)} u=${`of ${short(row.tau)}`} c=${over ? "bad" : ""} s=${`agent’s history ${full(row.in ?? row.client_tokens)}`}><${Gauge} v=${row.out} tau=${row.tau} floor=${row.floor} w=${120}/><//>
-    <${Fig} l="Saved, net" v=${saved ? saved.text : "–"} u=${saved?.share} c=${saved ? sense(saved.money.net) : ""}
-      s=${saved ? html`<span class="good">${write(saved.money.not_sent)}</span> <span class="bad">${write(-saved.money.rewrites)}</span> <span class="warn">${write(-saved.money.hidden)}</span>` : row.saved ? "the model’s price is not known" : "not recorded"}/>
-    <${Fig} l="Cost" v=${saved ? (saved.dollars ? usd(saved.money.paid) : short(saved.money.paid)) : "–"} s=${saved ? `of ${saved.dollars ? usd(saved.money.whole) : `${short(saved.money.whole)} units`} sent whole` : "not recorded"}/>
+    <${Fig} l=${watched ? "Sent as it came" : "View"} v=${short(size)} u=${`of ${short(row.tau)}`} c=${over ? "bad" : ""} s=${watched ? `the view would be ${full(row.out ?? row.view_tokens)}` : `agent’s history ${full(row.in ?? row.client_tokens)}`}><${Gauge} v=${size} tau=${row.tau} floor=${row.floor} w=${120}/><//>
+    <${Fig} l=${watched ? "Would have saved, net" : "Saved, net"} v=${saved ? saved.text : "–"} u=${saved?.share} c=${saved ? sense(saved.money.net) : ""}
+      s=${saved ? html`<span class="good">${write(saved.money.not_sent)}</span> <span class="bad">${write(-saved.money.rewrites)}</span> <span class="warn">${write(-saved.money.hidden)}</span>` : (row.saved ?? row.projected) ? "the model’s price is not known" : "not recorded"}/>
+    <${Fig} l="Cost" v=${saved ? cost(watched ? saved.money.whole : saved.money.paid) : "–"} s=${saved ? (watched ? `would have been ${cost(saved.money.paid)}` : `of ${cost(saved.money.whole)}${saved.dollars ? "" : " units"} sent whole`) : "not recorded"}/>
     <${Fig} l="Cached" v=${pct(share(row.cached, row.prompt))} s=${known(row.prompt) ? `${short(row.prompt)} tokens sent` : "not recorded"}/>
-    <${Fig} l="Passes" v=${full(row.passes ?? session.passes.length)} s=${`${count(items, "item")} evicted`}/>
+    <${Fig} l=${watched ? "Would-be passes" : "Passes"} v=${full(row.passes ?? session.passes.length)} s=${watched ? `would have evicted ${count(items, "item")}` : `${count(items, "item")} evicted`}/>
     <${Fig} l="Needed later" v=${judged.length ? full(missed) : "–"} u=${judged.length ? `of ${full(items)}` : null} c=${missed ? "warn" : ""}
-      s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : judged.length ? "of what was evicted" : "nothing was evicted"}/>
+      s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : watched ? (judged.length ? "of what would be gone" : "nothing would be gone") : judged.length ? "of what was evicted" : "nothing was evicted"}/>
     <${Fig} l="Hidden hops" v=${full(row.hops)} s=${known(row.hops) && row.turn ? `${(row.hops / row.turn).toFixed(2)} a turn` : "not recorded"}/></div>`;
 }
 
@@ -77,13 +80,17 @@ export function stoppedAbove(passes) {
   return close.length > 4 ? close : [];
 }
 
+/** What a session that is only watched has to say first. */
+const Watched = () => html`<div class="ins" role="note"><${Icon} n="warn" s=${15}/><div><b>Only observed: nothing was evicted, and nothing was saved.</b> Every request was sent as it came. Views, passes, evictions and savings on this page are what managing would have come to.</div></div>`;
+
 /** @param {{ d: Data }} props */
 function Warnings({ d }) {
   const { session, turns } = d;
   const over = turns.over.findIndex((o) => o === true);
   const above = stoppedAbove(session.passes);
   const last = turns.over.at(-1) === true;
-  if (last) {
+  // Its views were not sent.
+  if (last && !isWatched(session.row)) {
     const p = session.parts;
     const fixed = p ? p.user + p.system + p.tools : null;
     return html`<div class="ins bad"><${Icon} n="warn" s=${15}/><div><b>Over the line since turn ${turns.turn[over]}.</b> ${p ? html`What may not be evicted (users’ text ${short(p.user)}, system and tools ${short(p.system + p.tools)}) is ${short(fixed)} of ${short(session.row.tau)}. ` : null}
@@ -101,8 +108,9 @@ function Above({ d, above }) {
   const mean = above.reduce((a, p) => a + (p.freed ?? 0), 0) / above.length;
   const reread = above.reduce((a, p) => a + (p.reread ?? 0), 0);
   const why = { open: "it is open", needed: "open work depends on it", recent: "it is recent", pinned: "it is pinned", kept: "a rule keeps it", protected: "it may never go", floor: "" };
-  return html`<div class="ins"><${Icon} n="warn" s=${15}/><div><b>${above.length} passes in ${end.turn - first.turn + 1} turns stopped above the floor</b> (turns ${first.turn}–${end.turn}) and freed ${short(mean)} each${held ? html`: <span class="tag">${held.name}</span> (${short(held.tokens)}) stayed because ${why[held.why]}` : null}.
-    ${reread ? ` They made the provider read ${short(reread)} anew.` : ""} <a class="u" href=${to(d.name, "evictions", { pass: first.turn })}>See them</a>.</div></div>`;
+  const watched = isWatched(d.session.row);
+  return html`<div class="ins"><${Icon} n="warn" s=${15}/><div><b>${above.length} passes in ${end.turn - first.turn + 1} turns ${watched ? "would have stopped" : "stopped"} above the floor</b> (turns ${first.turn}–${end.turn}) and freed ${short(mean)} each${held ? html`: <span class="tag">${held.name}</span> (${short(held.tokens)}) stayed because ${why[held.why]}` : null}.
+    ${reread ? ` They ${watched ? "would have made" : "made"} the provider read ${short(reread)} anew.` : ""} <a class="u" href=${to(d.name, "evictions", { pass: first.turn })}>See them</a>.</div></div>`;
 }
 
 /** @param {{ name: string, view: string, visit: number, off: boolean, server: import("./shapes").Server | null, said: (title: string) => void }} props */
@@ -125,13 +133,13 @@ export function Session({ name, view, visit, off, server, said }) {
   const kids = data.session.children;
   return html`<main id="main" tabindex="-1"><div class="shead"><div class="grow"><h1>${titleOf(row)}</h1>
     <div class="meta"><span class="mono">${row.session}</span><span>${row.model}</span><span>tenant ${row.tenant.slice(0, 6)}</span>
-      ${row.zone ? html`<span>zone ${row.zone}</span>` : null}${row.mode === "observe" ? html`<span class="tag">observe</span>` : null}
+      ${row.zone ? html`<span>zone ${row.zone}</span>` : null}${isWatched(row) ? html`<span class="tag">only observed</span>` : null}
       ${row.profile ? html`<span>profile ${row.profile}</span>` : null}
       ${row.parent ? html`<a class="u" href=${to(nameOf({ session: row.parent, tenant: row.tenant }))}>parent ${row.parent.slice(0, 8)}</a>` : null}
       ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>sub-agent ${kid.session.slice(0, 8)}</a>`)}
       <span>last turn ${age(row.ended / 1000)}</span>${CONTENT[data.session.content] ? html`<span class="tag">${CONTENT[data.session.content]}</span>` : null}</div></div>
-    <div class="line"><${EvictNow} d=${data} off=${off}/><${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
-  <${Standing} d=${data} off=${off}/><${Figures} d=${data}/>
+    <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
+  ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/>
   <nav class="tabs" aria-label="Views of the session" ref=${tabs}>${TABS.map(([id, label]) => html`<a key=${id} href=${to(name, id)} aria-current=${id === (tab ?? TABS[0])?.[0] ? "page" : null}>${label}${counts[id] === undefined ? null : html`<span>${full(counts[id])}</span>`}</a>`)}</nav>
   <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off} server=${server}/></main>`;
 }

@@ -6,7 +6,7 @@ import { full, known, pct, short, usd } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { at, cachedAt, missedAt, openAt, partsAt, partsNow } from "./history.js";
 import { Now } from "./now.js";
-import { EpTag, Facts, Seg, Tip } from "./parts.js";
+import { EpTag, Facts, Seg, Tip, isWatched } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 import { Brush, Ends, Shape, Tokens } from "./tokens.js";
 
@@ -26,12 +26,15 @@ function lanesOf(d) {
   ];
 }
 
+/** What the line of views is called. @param {Data} d */
+const nameOfSent = (d) => (isWatched(d.session.row) ? "would be sent" : "sent");
+
 /** @param {{ d: Data, i: number }} props */
 function Readout({ d, i }) {
   const c = d.turns;
   /** @type {[string, string, string, boolean?][]} */
   const rows = [
-    ["var(--hist)", "agent’s history", full(c.in[i])], ["var(--sent)", "sent", full(c.out[i])],
+    ["var(--hist)", "agent’s history", full(c.in[i])], ["var(--sent)", nameOfSent(d), full(c.out[i])],
     ["var(--tau)", "load line τ", full(c.tau[i])], ["var(--floor)", "floor", full(c.floor[i]), true],
   ];
   return html`<div class="r dim">turn ${c.turn[i]}<b class="dim">tokens</b></div>
@@ -45,10 +48,11 @@ function TurnTip({ d, i, x, y }) {
   const account = c.account[i];
   /** @type {[string, string][]} */
   const rows = [["of it cached", pct(cachedAt(c, i))]];
-  if (account?.usd) rows.push(["cost", usd(account.usd.paid, 4)], ["sent whole", usd(account.usd.whole, 4)]);
-  else if (account?.units) rows.push(["cost in units", short(account.units.paid)], ["sent whole", short(account.units.whole)]);
+  const [paid, whole] = isWatched(d.session.row) ? ["would have cost", "cost"] : ["cost", "sent whole"];
+  if (account?.usd) rows.push([paid, usd(account.usd.paid, 4)], [whole, usd(account.usd.whole, 4)]);
+  else if (account?.units) rows.push([`${paid}, units`, short(account.units.paid)], [`${whole}, units`, short(account.units.whole)]);
   return html`<${Tip} x=${x} y=${y}><b>Turn ${c.turn[i]}</b>${rows.map(([name, v]) => html`<div class="r"><span>${name}</span>${v}</div>`)}
-    ${pass ? html`<hr/><div class="r"><span>pass</span>${short(pass.before)} → ${short(pass.after)}</div><div class="r"><span>items moved</span>${full(pass.items)}</div>` : null}
+    ${pass ? html`<hr/><div class="r"><span>${isWatched(d.session.row) ? "would-be pass" : "pass"}</span>${short(pass.before)} → ${short(pass.after)}</div><div class="r"><span>items moved</span>${full(pass.items)}</div>` : null}
     ${c.fail_open[i] ? html`<hr/><div class="r"><span>failed open</span>${c.fail_open[i]}</div>` : null}<//>`;
 }
 
@@ -85,18 +89,19 @@ export function Timeline({ d, off }) {
   const episodes = useMemo(() => d.session.episodes.filter((e) => e.start <= range.to && (e.gone ?? e.end ?? last) >= range.from), [d.session.episodes, range.from, range.to]);
   const chosen = d.session.episodes.find((e) => e.name === sel);
   const shown = c.turn[i] ?? last;
+  const named = nameOfSent(d);
   const parts = useMemo(() => (shown === d.session.row.turn && d.session.parts ? partsNow(d.session.parts) : d.items ? partsAt(d.session, d.items.list, shown, c.out[i] ?? null) : null), [shown, d.session, d.items]);
   const counts = [d.session.episodes.filter((e) => e.type === "expl").length, d.session.episodes.filter((e) => e.type === "act").length];
   if (!c.turn.length) return html`<section class="panel"><div class="empty">No turn of this session is recorded.</div></section>`;
   return html`<section class="panel" aria-label="Tokens"><div class="ph"><h2>Tokens</h2><span class="dim wide">${zoom ? `turns ${range.from} to ${range.to}` : "drag below to zoom, click to see the view at a turn"}</span>
     ${zoom ? html`<button class="btn sm" onClick=${() => setZoom(null)}>All turns</button>` : null}<span class="grow"></span><${Seg} label="Scale" v=${scale} on=${setScale} o=${[["all", "Whole"], ["tau", "Up to τ"]]}/></div>
     <div class="tl"><div class="ro"><${Readout} d=${d} i=${i}/><div class="lanes" aria-hidden="true">${lanes.map((l) => html`<div key=${l.name}><svg class="i" width="12" height="12"><${Shape} kind=${l.kind} x=${6} y=${7}/></svg> ${l.name}</div>`)}</div></div>
-    <div ref=${ref}>${w ? html`<${Tokens} c=${c} range=${range} lanes=${lanes} w=${w} narrow=${narrow} upToTau=${scale === "tau"} turn=${turn}
+    <div ref=${ref}>${w ? html`<${Tokens} c=${c} named=${named} range=${range} lanes=${lanes} w=${w} narrow=${narrow} upToTau=${scale === "tau"} turn=${turn}
       onTurn=${(/** @type {number | null} */ t, /** @type {number} */ x, /** @type {number} */ y) => setHover(t === null ? null : { turn: t, x, y })} onOpen=${(/** @type {number} */ t) => go(to(d.name, "view", { turn: t }))}/>
       <${Brush} c=${c} range=${range} set=${setZoom} w=${w} narrow=${narrow}/>` : html`<div style=${{ height: "404px" }}></div>`}</div>
-    <${Ends} c=${c} range=${range} upToTau=${scale === "tau"}/></div>
-    <${Facts} name="Tokens" head=${["Turn", "History", "Sent", "τ", "Floor", "Passes", "Hops", "Recalled"]} rows=${() => c.turn.flatMap((t, n) => (t < range.from || t > range.to ? [] : [[t, full(c.in[n]), full(c.out[n]), full(c.tau[n]), full(c.floor[n]), c.passes[n], c.hops[n]?.length ?? 0, full(c.recalled[n])]])).slice(-500)}/></section>
-  <section class="panel" aria-label="Parts of the view"><div class="ph"><h2>${shown === last ? "Now" : "Then"}</h2><span class="dim">what turn ${shown} sent, by part</span><span class="grow"></span><span><b>${full(c.out[i])}</b><span class="dim"> of ${full(c.tau[i])}</span></span></div>
+    <${Ends} c=${c} named=${named} range=${range} upToTau=${scale === "tau"}/></div>
+    <${Facts} name="Tokens" head=${["Turn", "History", isWatched(d.session.row) ? "Would be sent" : "Sent", "τ", "Floor", "Passes", "Hops", "Recalled"]} rows=${() => c.turn.flatMap((t, n) => (t < range.from || t > range.to ? [] : [[t, full(c.in[n]), full(c.out[n]), full(c.tau[n]), full(c.floor[n]), c.passes[n], c.hops[n]?.length ?? 0, full(c.recalled[n])]])).slice(-500)}/></section>
+  <section class="panel" aria-label="Parts of the view"><div class="ph"><h2>${shown === last ? "Now" : "Then"}</h2><span class="dim">what turn ${shown} ${isWatched(d.session.row) ? "would have sent" : "sent"}, by part</span><span class="grow"></span><span><b>${full(c.out[i])}</b><span class="dim"> of ${full(c.tau[i])}</span></span></div>
     ${parts ? html`<${Now} parts=${parts} tau=${c.tau[i] ?? null} floor=${c.floor[i] ?? null} open=${openAt(d.session, shown)?.name ?? null}/>` : html`<div class="pb dim">${d.items || d.itemsError ? "The sizes of its items are not known." : "Reading the items"}</div>`}</section>
   <section class="panel" aria-label="Episodes"><div class="ph"><h2>Episodes</h2><span class="dim">${zoom ? `${episodes.length} of ` : ""}${d.session.episodes.length}: ${counts[0]} explorations, ${counts[1]} acts</span><span class="grow"></span>
     <div class="legend wide" aria-hidden="true"><span><i class="sq" style=${{ background: "var(--expl)" }}></i>expl</span><span><i class="sq" style=${{ background: "var(--act)" }}></i>act</span><span>━ whole in view</span><span>◐ first eviction</span><span>┄ in part</span><span>○ gone</span></div></div>

@@ -50,10 +50,10 @@ export function Shape({ kind, x, y }) {
 }
 
 /**
- * @param {{ c: Columns, range: Range, lanes: Lane[], w: number, narrow: boolean, upToTau: boolean, turn: number | null,
+ * @param {{ c: Columns, named: string, range: Range, lanes: Lane[], w: number, narrow: boolean, upToTau: boolean, turn: number | null,
  *   onTurn: (turn: number | null, x?: number, y?: number) => void, onOpen: (turn: number) => void }} props
  */
-export function Tokens({ c, range, lanes, w, narrow, upToTau, turn, onTurn, onOpen }) {
+export function Tokens({ c, named, range, lanes, w, narrow, upToTau, turn, onTurn, onOpen }) {
   const { from, to } = range;
   const H = chartHeight(narrow);
   const left = narrow ? 72 : 0;
@@ -84,7 +84,7 @@ export function Tokens({ c, range, lanes, w, narrow, upToTau, turn, onTurn, onOp
     e.preventDefault();
     e.stopPropagation();
   };
-  const words = at < 0 ? "" : `turn ${turn}: history ${full(c.in[at])}, sent ${full(c.out[at])} tokens${lanes.filter((l) => l.turns.includes(/** @type {number} */ (turn))).map((l) => `, ${l.name}`).join("")}`;
+  const words = at < 0 ? "" : `turn ${turn}: history ${full(c.in[at])}, ${named} ${full(c.out[at])} tokens${lanes.filter((l) => l.turns.includes(/** @type {number} */ (turn))).map((l) => `, ${l.name}`).join("")}`;
   return html`<div class="chart" role="slider" tabindex="0" aria-label="Tokens by turn; Enter opens the view at the turn" aria-valuemin=${from} aria-valuemax=${to}
     aria-valuenow=${turn ?? to} aria-valuetext=${words || `turn ${to}`} onKeyDown=${keys} onPointerMove=${move} onPointerLeave=${() => onTurn(null)}
     onClick=${() => turn !== null && onOpen(turn)}><svg width=${w} height=${height} aria-hidden="true">
@@ -117,14 +117,14 @@ export function Tokens({ c, range, lanes, w, narrow, upToTau, turn, onTurn, onOp
   </svg></div>`;
 }
 
-/** The names of the lines at their right ends. @param {{ c: Columns, range: Range, upToTau: boolean }} props */
-export function Ends({ c, range, upToTau }) {
+/** The names of the lines at their right ends. @param {{ c: Columns, named: string, range: Range, upToTau: boolean }} props `named` is what the line of views is called */
+export function Ends({ c, named, range, upToTau }) {
   const { y, top } = tokenScale(c, range, upToTau, chartHeight(false));
   const i = c.turn.indexOf(range.to);
   const [tau, sent, history, floor] = [c.tau[i], c.out[i], c.in[i], c.floor[i]];
   const all = [
     { v: tau, text: html`<svg class="i" width="14" height="14" viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.9" aria-hidden="true"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg> <${Term} t="τ">τ<//> ${short(tau)}`, style: { color: "var(--tau)", fontWeight: 600 } },
-    { v: sent, text: `${short(sent)} sent`, style: { color: "var(--sent)" } },
+    { v: sent, text: `${short(sent)} ${named}`, style: { color: "var(--sent)" } },
     { v: history, text: `${known(history) && history > top ? "↑ " : ""}${short(history)} history`, style: { color: "var(--ink3)" } },
     { v: floor, text: `${short(floor)} floor`, style: { color: "var(--ink3)" } },
   ].filter((e) => known(e.v));

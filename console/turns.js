@@ -3,7 +3,7 @@
 import { html, useMemo, useNarrow, useState } from "./lib.js";
 import { count, full, known, pct, short, signed, time, usd } from "./format.js";
 import { cachedAt } from "./history.js";
-import { Chip } from "./parts.js";
+import { Chip, isWatched } from "./parts.js";
 import { go, to } from "./route.js";
 import { useRows } from "./rows.js";
 
@@ -67,9 +67,10 @@ export function Turns({ d }) {
   const list = useMemo(() => c.turn.map((_, i) => i).filter((i) => picked.every(([, , yes]) => yes(c, i))).reverse(), [c, on]);
   const most = useMemo(() => Math.max(1, ...c.in.filter(known), ...c.out.filter(known)), [c]);
   const rows = useRows(list.length, ROW);
+  const would = isWatched(d.session.row);
   return html`<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
     <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}</span></div>
-    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="wide" scope="col">Sent of history</th><th class="num" scope="col">In</th><th class="num" scope="col">Sent</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">Cost</th><th class="num" scope="col">Net</th><th scope="col">Upstream’s request id</th></tr></thead>
+    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="wide" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th scope="col">Upstream’s request id</th></tr></thead>
       <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
       ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n}/>`)}
       ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table></div>` : html`<div class="empty">No such turn.</div>`}</section>`;

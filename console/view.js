@@ -5,7 +5,7 @@ import { full, known, short } from "./format.js";
 import { at, inView, isRecall, markAt, mentions, sentAt, sizeAt } from "./history.js";
 import { ItemPanel } from "./item.js";
 import { Failed, Waiting } from "./load.js";
-import { Ball, EpTag, FindItem, Icon, Seg } from "./parts.js";
+import { Ball, EpTag, FindItem, Icon, Seg, isWatched } from "./parts.js";
 import { note, route, to } from "./route.js";
 import { useRows } from "./rows.js";
 
@@ -160,7 +160,7 @@ export function View({ d, off }) {
     <${Seg} label="Show" v=${mode} on=${setMode} o=${[["diff", "Differences"], ["view", "In view"], ["all", "All"]]}/>
     <a class="btn sm" href=${to(d.name, "build", { before: turn })}>Fork from before turn ${turn}</a></div>
   <div class=${`two${item ? " side" : ""}`}><section class="panel" aria-label=${`View at turn ${turn}`}>
-    <div class="vrow vh"><span class="nw">${narrow ? "From the agent" : "What the agent sent"}</span><span class="tk">${write(d.turns.in[i])}</span><span class="c"></span><span class="nw">${narrow ? "To the model" : "What the model was sent"}</span><span class="tk">${write(d.turns.out[i] ?? d.turns.hops[i]?.at(-1)?.[0])}</span></div>
+    <div class="vrow vh"><span class="nw">${narrow ? "From the agent" : "What the agent sent"}</span><span class="tk">${write(d.turns.in[i])}</span><span class="c"></span><span class="nw">${isWatched(d.session.row) ? (narrow ? "Would be sent" : "What the model would have been sent") : narrow ? "To the model" : "What the model was sent"}</span><span class="tk">${write(d.turns.out[i] ?? d.turns.hops[i]?.at(-1)?.[0])}</span></div>
     ${d.itemsError ? html`<div class="pb"><${Failed} error=${d.itemsError} again=${d.again}/></div>` : !items ? html`<${Waiting} what="the items"/>` : html`<div ref=${rows.ref}><div style=${{ height: `${rows.above}px` }}></div>
       ${lines.slice(rows.first, rows.last).map((l) => (l.kind === "prologue" ? html`<div class="vrow" key="p"><span class="ell"><span class="tag">prologue</span> system, tools, framing</span><span class="tk mid">${write(head?.sent)}</span><span class="c"><span class="plus">+</span></span><span class="ell"><span class="tag kept">+ delimiter, recall, guidance</span></span><span class="tk">${write(head?.shown)}</span></div>`
         : l.kind === "run" ? html`<${RunLine} key=${`r${l.items[0]?.no}`} d=${d} run=${l} open=${open.has(l.items[0]?.no ?? -1)} toggle=${() => toggle(l.items[0]?.no ?? -1)}/>`

@@ -11,13 +11,13 @@ use plimsoll_scripted::plan::Habits;
 
 use super::agents::{Agent, Environment};
 use super::logs::say;
-use crate::commit::Floor;
 use crate::config::{Config, Flags};
 use crate::dialect::cached_for;
 use crate::model::ReasoningBack;
 use crate::replay::source::{self, Source};
 use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
-use crate::turn::{Budget, MIN_CEILING, Offer, tokens};
+use crate::turn::sizes::{self, SizeError};
+use crate::turn::{Budget, Offer};
 
 /// How sessions are played.
 #[derive(Debug, Args)]
@@ -48,7 +48,8 @@ pub struct LabArgs {
     #[arg(long, default_value_t = Habits::default().alone, value_name = "PERCENT")]
     alone: usize,
     /// How many tokens an episode of the obedient model has at least.
-    #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS")]
+    #[arg(long, default_value_t = Habits::default().episode, value_name = "TOKENS",
+          value_parser = |text: &str| count(text).map(|tokens| tokens as usize))]
     episode: usize,
     /// Of a hundred actions that the scripted or the obedient model starts, how many it starts without saying
     /// what they depend on.
@@ -60,13 +61,14 @@ pub struct LabArgs {
     offer: String,
     /// The share of the ceiling above which a model is asked to annotate: 1 with the first pass, 0
     /// from the first request on.
-    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = sizes::share)]
     guide_at: f64,
     /// A configuration file of which [admit], [keep] and [rungs] hold here too.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Leave out sessions with fewer tokens.
-    #[arg(long, default_value_t = 0, value_name = "TOKENS")]
+    #[arg(long, default_value_t = 0, value_name = "TOKENS",
+          value_parser = |text: &str| count(text).map(u64::from))]
     pub min_tokens: u64,
     /// Prices and cache: ideal (read 0.1, write 1.25, every exact prefix is cached), automatic
     /// (steps of 128 tokens), breakpoint (at the newest message, for five minutes), or the name of
@@ -220,62 +222,10 @@ fn cached_for(text: &str) -> Result<Duration, String> {
     cached_for::read(text).ok_or_else(|| format!("{text:?} is no time such as 5m, 1h or 24h"))
 }
 
-/// Reads a share of the ceiling.
-fn share(text: &str) -> Result<f64, String> {
-    let share = text
-        .parse::<f64>()
-        .ok()
-        .filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "give a share of the ceiling from 0 to 1".to_owned())
-}
-
-/// Reads a ceiling.
+/// Reads any number of tokens.
 ///
 /// # Errors
-/// What is allowed, in words.
-pub fn ceiling(text: &str) -> Result<u32, String> {
-    let ceiling = tokens(text).filter(|ceiling| *ceiling >= MIN_CEILING);
-    ceiling.ok_or_else(|| format!("give at least {MIN_CEILING} tokens, like 80000 or 80k"))
-}
-
-/// Reads a floor.
-///
-/// # Errors
-/// What is allowed, in words.
-pub fn floor(text: &str) -> Result<Floor, String> {
-    match text {
-        "auto" => return Ok(Floor::Auto),
-        "ceiling" => return Ok(Floor::Ceiling),
-        _ => {}
-    }
-    match text.parse::<f64>() {
-        Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Floor::Fraction(fraction)),
-        Ok(_) | Err(_) => {
-            Err("give auto, ceiling, or a fraction greater than 0 and at most 1".to_owned())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ceilings_are_tokens() {
-        assert_eq!(ceiling("80000"), Ok(80_000));
-        assert_eq!(ceiling("40k"), Ok(40_000));
-        for wrong in ["3999", "40%", "", "k", "-1"] {
-            assert!(ceiling(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn floors_are_words_or_fractions() {
-        assert_eq!(floor("auto"), Ok(Floor::Auto));
-        assert_eq!(floor("ceiling"), Ok(Floor::Ceiling));
-        assert_eq!(floor("0.7"), Ok(Floor::Fraction(0.7)));
-        for wrong in ["0", "1.1", "-0.5", "nan", "low"] {
-            assert!(floor(wrong).is_err(), "{wrong}");
-        }
-    }
+/// If it is none.
+pub fn count(text: &str) -> Result<u32, SizeError> {
+    sizes::tokens(text, 0)
 }

@@ -108,7 +108,7 @@ pub struct ServeArgs {
     /// Data directory [default: ./data].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ceiling of the context in tokens, like 60000 or 60k [default: 80000].
+    /// Ceiling of the context in tokens, such as 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
     budget: Option<String>,
     /// Log level, or directives like warn,plimsoll=debug [default: info].

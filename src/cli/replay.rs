@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, not_empty, rising};
 use super::output::write;
 use super::progress::ProgressBar;
 use super::views::ViewsArgs;
@@ -15,6 +15,7 @@ use crate::console::assets::alone;
 use crate::policy::Ladder;
 use crate::replay::explain::{self, ExplainError};
 use crate::replay::{Lab, Options, Source, json, page, table, views};
+use crate::turn::sizes;
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
@@ -30,10 +31,10 @@ pub struct ReplayArgs {
     policies: Vec<Ladder>,
     /// Ceilings in tokens. The figures are summed over them.
     #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
-          value_parser = ceiling)]
+          value_parser = sizes::ceiling)]
     ceiling: Vec<u32>,
     /// The level down to which a pass evicts: auto, ceiling, or a fraction of the ceiling.
-    #[arg(long, default_value = "auto", value_parser = floor)]
+    #[arg(long, default_value = "auto", value_parser = sizes::floor)]
     floor: Floor,
     #[command(flatten)]
     lab: LabArgs,

@@ -168,10 +168,15 @@ fn count(row: &Value, field: &str) -> Option<u64> {
     row.get(field).and_then(Value::as_u64)
 }
 
-/// The gauge of a session as one line: `31.2k/40.0k ▕██████··│··▏ turn 47 · 5 passes · +$0.42`.
+/// The gauge of a session as one line: `31.2k/40.0k ▕██████··│··▏ turn 47 · 5 passes · +$0.42`. Of one
+/// that is only observed, it is of what was sent, and `would:` stands before what managing comes to.
 fn line(row: &Value) -> String {
     let mut line = format!("{} ", text(row, "session").get(..8).unwrap_or_default());
-    match (count(row, "out"), count(row, "tau")) {
+    let (sent, net, would) = match text(row, "mode") {
+        "observe" => ("in", "/projected/usd/net", "would: "),
+        _ => ("out", "/saved/usd/net", ""),
+    };
+    match (count(row, sent), count(row, "tau")) {
         (Some(out), Some(tau)) => {
             let _ = write!(line, "{}/{} {}", short(out), short(tau), gauge(out, tau));
         }
@@ -179,12 +184,11 @@ fn line(row: &Value) -> String {
     }
     let _ = write!(line, " turn {}", count(row, "turn").unwrap_or(0));
     if let Some(passes) = count(row, "passes") {
-        let _ = write!(line, " · {passes} passes");
+        let _ = write!(line, " · {would}{passes} passes");
     }
-    let saved = row.pointer("/saved/usd/net").and_then(Value::as_f64);
-    if let Some(saved) = saved.filter(|_| text(row, "mode") == "manage") {
+    if let Some(saved) = row.pointer(net).and_then(Value::as_f64) {
         let sign = if saved < 0.0 { "−" } else { "+" };
-        let _ = write!(line, " · {sign}${:.2}", saved.abs());
+        let _ = write!(line, " · {would}{sign}${:.2}", saved.abs());
     }
     line
 }
@@ -250,6 +254,12 @@ mod tests {
         assert_eq!(
             line(&row),
             "00112233 31.2k/40.0k ▕███████·│··▏ turn 47 · 5 passes · −$0.42"
+        );
+        let observed = json!({"session": "0011223344556677", "in": 101_936, "out": 33_357, "tau": 40_000, "turn": 47,
+            "passes": 3, "mode": "observe", "saved": null, "projected": {"usd": {"net": 0.23}}});
+        assert_eq!(
+            line(&observed),
+            "00112233 101.9k/40.0k ▕████████│██▏ turn 47 · would: 3 passes · would: +$0.23"
         );
         let old =
             json!({"session": "0011223344556677", "view_tokens": 900, "turn": 2, "out": null});

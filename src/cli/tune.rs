@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::lab::{LabArgs, ceiling, floor, not_empty, rising};
+use super::lab::{LabArgs, not_empty, rising};
 use super::output::write;
 use super::progress::ProgressBar;
 use crate::commit::Floor;
 use crate::console::assets::alone;
 use crate::replay::{Options, advice, page, tune};
+use crate::turn::sizes;
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
@@ -25,11 +26,11 @@ pub struct TuneArgs {
     lab: LabArgs,
     /// Ceilings to try, in tokens [default: shares of the long sessions' size, and 80000].
     #[arg(long, value_delimiter = ',', value_name = "TOKENS",
-          value_parser = ceiling)]
+          value_parser = sizes::ceiling)]
     ceilings: Vec<u32>,
     /// Floors to try: auto, ceiling, or fractions of the ceiling
     /// [default: auto,0.5,0.6,0.7,0.8,0.9].
-    #[arg(long, value_delimiter = ',', value_name = "FLOORS", value_parser = floor)]
+    #[arg(long, value_delimiter = ',', value_name = "FLOORS", value_parser = sizes::floor)]
     floors: Vec<Floor>,
     /// Write the figures of every setting as JSON.
     #[arg(long, value_name = "FILE")]

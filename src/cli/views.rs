@@ -6,9 +6,10 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value;
 
+use super::lab::count;
 use crate::replay::sample::{Choice, Place};
 use crate::replay::views::Match;
-use crate::turn::tokens;
+use crate::turn::sizes::SizeError;
 
 /// Which views are written.
 #[derive(Debug, Args)]
@@ -31,7 +32,7 @@ pub struct ViewsArgs {
     #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "views")]
     seed: u64,
     /// The longest history that a turn may have, in tokens [default: four times the ceiling].
-    #[arg(long, value_name = "TOKENS", requires = "views", value_parser = history)]
+    #[arg(long, value_name = "TOKENS", requires = "views", value_parser = count)]
     longest: Option<u32>,
     /// Take the turns of views that were written before, in place of a draw.
     #[arg(long, value_name = "FILE", requires = "views")]
@@ -85,13 +86,9 @@ fn places(file: &Path) -> anyhow::Result<Vec<Place>> {
     Ok(places)
 }
 
-fn size(text: &str) -> Result<Match, String> {
+fn size(text: &str) -> Result<Match, SizeError> {
     if text == "least" {
         return Ok(Match::Least);
     }
-    history(text).map(|tokens| Match::Tokens(u64::from(tokens)))
-}
-
-fn history(text: &str) -> Result<u32, String> {
-    tokens(text).ok_or_else(|| "give tokens, like 5000 or 5k".to_owned())
+    count(text).map(|tokens| Match::Tokens(u64::from(tokens)))
 }

@@ -57,12 +57,17 @@ impl Layers {
                 continue;
             };
             let keys: Vec<String> = rest.split("__").map(str::to_ascii_lowercase).collect();
-            // A number or a list is read as TOML, unless the setting takes a text.
+            // A list is read as TOML, unless the setting takes a text. A number is read as TOML only if
+            // it doesn't: TOML has notations of its own for it, which no other source takes.
             let typed = format!("v = {text}")
                 .parse::<Table>()
                 .ok()
                 .and_then(|mut t| t.remove("v"));
-            let readings: Vec<Value> = typed.into_iter().chain([Value::String(text)]).collect();
+            let number = matches!(typed, Some(Value::Integer(_) | Value::Float(_)));
+            let mut readings: Vec<Value> = typed.into_iter().chain([Value::String(text)]).collect();
+            if number {
+                readings.reverse();
+            }
             self.set(&keys, &readings, &SettingSource::Env(name));
         }
     }

@@ -21,7 +21,8 @@ use crate::model::{Globs, caches};
 use crate::policy::{Ladder, Policy};
 use crate::store::is_redis_url;
 use crate::tokens::Models;
-use crate::turn::{Guidance, MIN_CEILING, ProtectRecent};
+use crate::turn::sizes::{self, SizeError};
+use crate::turn::{Guidance, ProtectRecent};
 
 /// The smallest limit of a store. An empty one takes a good part of it already.
 const LEAST_STORE: usize = 64 << 20;
@@ -112,32 +113,31 @@ pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
     }
 }
 
-/// Reads a number of tokens, as a number or as people write it.
-fn tokens(value: &Value) -> Option<u32> {
+/// What one may write for a size: a text, or a number as TOML has it.
+fn written(value: &Value) -> String {
     match value {
-        Value::Integer(number) => u32::try_from(*number).ok(),
-        Value::String(text) => crate::turn::tokens(text),
-        _ => None,
+        Value::String(text) => text.clone(),
+        // What is neither is refused in the words for any other text.
+        number => number.to_string(),
     }
 }
 
 /// Reads a number of tokens that is not below `least`.
 pub(super) fn at_least(least: u32, value: Value) -> Result<u32, String> {
-    match tokens(&value) {
-        Some(number) if number >= least => Ok(number),
-        Some(_) => Err(format!("must be at least {least} tokens")),
-        None => Err(format!(
-            "must be a number of tokens, at least {least}, like 80000 or \"80k\""
-        )),
-    }
+    in_words(sizes::tokens(&written(&value), least))
 }
 
 /// Reads a number of tokens that is 0, for none, or not below `least`.
 pub(super) fn none_or(least: u32, value: Value) -> Result<u32, String> {
-    if value == Value::Integer(0) {
-        return Ok(0);
+    match sizes::tokens(&written(&value), 0) {
+        Ok(0) => Ok(0),
+        _ => at_least(least, value).map_err(|message| format!("{message}, or 0 for no limit")),
     }
-    at_least(least, value).map_err(|message| format!("{message}, or 0 for no limit"))
+}
+
+/// The words for what is wrong with a size.
+fn in_words<T>(size: Result<T, SizeError>) -> Result<T, String> {
+    size.map_err(|error| error.to_string())
 }
 
 /// Reads policies: a list of names, or one text that joins them by `+`.
@@ -158,17 +158,7 @@ pub(super) fn ladder(value: Value) -> Result<Ladder, String> {
 
 /// Reads the ceiling.
 pub(super) fn ceiling(value: Value) -> Result<u32, String> {
-    if value
-        .as_str()
-        .is_some_and(|text| text.trim().ends_with('%'))
-    {
-        return Err(
-            "must be a number of tokens, like 80000 or \"80k\"; a share of the model's window goes with a \
-             request, as x-plimsoll-budget: 40%"
-                .to_owned(),
-        );
-    }
-    at_least(MIN_CEILING, value)
+    in_words(sizes::ceiling(&written(&value)))
 }
 
 /// Reads a number of bytes, as a number or with a unit.
@@ -201,7 +191,7 @@ pub(super) fn age(text: String) -> Result<Option<Duration>, String> {
 
 /// Reads how many bytes a store may take.
 pub(super) fn store_bytes(value: Value) -> Result<Option<u64>, String> {
-    if value == Value::Integer(0) || value.as_str() == Some("unlimited") {
+    if value == Value::Integer(0) || matches!(value.as_str(), Some("0" | "unlimited")) {
         return Ok(None);
     }
     match size(value) {
@@ -223,20 +213,12 @@ pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
 
 /// Reads a fraction in (0, 1].
 pub(super) fn fraction(part: f64) -> Result<f64, String> {
-    if part > 0.0 && part <= 1.0 {
-        Ok(part)
-    } else {
-        Err("must be a fraction greater than 0 and at most 1".to_owned())
-    }
+    in_words(sizes::fraction(part))
 }
 
 /// Reads a share of something, which may be none of it.
 pub(super) fn share(part: f64) -> Result<f64, String> {
-    if (0.0..=1.0).contains(&part) {
-        Ok(part)
-    } else {
-        Err("must be a share from 0 to 1".to_owned())
-    }
+    in_words(sizes::within(part))
 }
 
 /// Reads when the guidance comes in.
@@ -253,28 +235,17 @@ pub(super) fn guide_at(share: f64) -> Result<f64, String> {
 
 /// Reads the floor.
 pub(super) fn floor(value: Value) -> Result<Floor, String> {
-    let number = match &value {
-        Value::Float(part) => Some(*part),
-        Value::Integer(1) => Some(1.0),
-        _ => None,
-    };
-    match (value.as_str(), number) {
-        (Some("auto"), _) => Ok(Floor::Auto),
-        (Some("ceiling"), _) => Ok(Floor::Ceiling),
-        (_, Some(part)) => fraction(part).map(Floor::Fraction),
-        _ => Err(
-            "must be \"auto\", \"ceiling\" or a fraction greater than 0 and at most 1".to_owned(),
-        ),
-    }
+    in_words(sizes::floor(&written(&value)))
 }
 
 /// Reads how much of the tail is protected.
 pub(super) fn protect_recent(value: Value) -> Result<ProtectRecent, String> {
-    match (value.as_str(), tokens(&value)) {
-        (Some("auto"), _) => Ok(ProtectRecent::Auto),
-        (_, Some(tokens)) => Ok(ProtectRecent::Tokens(tokens)),
-        _ => Err("must be \"auto\" or a number of tokens".to_owned()),
+    if value.as_str() == Some("auto") {
+        return Ok(ProtectRecent::Auto);
     }
+    at_least(0, value)
+        .map(ProtectRecent::Tokens)
+        .map_err(|message| format!("{message}, or \"auto\""))
 }
 
 /// Reads the block that explains `delimiter`.

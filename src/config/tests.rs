@@ -269,8 +269,8 @@ fn every_problem_is_told_with_its_line() {
         "2: `server.listen`: `here` is not an address; write one like \"127.0.0.1:8787\", or a port alone for this machine",
         "3: unknown key `server.body_capp`; did you mean `server.body_cap`?",
         "6: unknown section `budgett`; did you mean `budget`?",
-        "8: `budget.ceiling`: must be a number of tokens, at least 4000, like 80000 or \"80k\"",
-        "9: `budget.floor`: must be a fraction greater than 0 and at most 1",
+        "8: `budget.ceiling`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
+        "9: `budget.floor`: must be auto, ceiling, or a fraction greater than 0 and at most 1, such as 0.7",
         "11: `log.format`: `xml` is not one of \"text\", \"json\"",
     ];
     assert_eq!(problems(text, &[]), wanted);
@@ -299,10 +299,10 @@ fn each_limit_refuses() {
         ("[upstream]\nretry_statuses = [404]", "408, 429 and 5xx"),
         ("[upstream]\nidle_timeout = \"0s\"", "greater than zero"),
         ("[budget]\nceiling = 3999", "at least 4000"),
-        ("[budget]\nceiling = -1", "like 80000"),
+        ("[budget]\nceiling = -1", "such as 80000"),
         ("[budget]\nceiling = \"40%\"", "x-plimsoll-budget: 40%"),
         ("[budget]\nceiling = \"3k\"", "at least 4000"),
-        ("[budget]\nceiling = 40.5", "like 80000"),
+        ("[budget]\nceiling = 80000.5", "such as 80000"),
         ("[budget]\nimplicit_tokens = \"x\"", "at least 500"),
         ("[models]\nfamilies = \"no.toml\"", "can't read no.toml"),
         ("[models]\nfamilies = \"Cargo.toml\"", "Cargo.toml: "),
@@ -315,9 +315,9 @@ fn each_limit_refuses() {
             "(`server.admin`)",
         ),
         ("[budget]\nmin_floor = 0.0", "fraction"),
-        ("[budget]\nfloor = \"low\"", "\"auto\", \"ceiling\""),
+        ("[budget]\nfloor = \"low\"", "auto, ceiling"),
         ("[budget]\nprotect_recent = 80000", "below the ceiling"),
-        ("[budget]\nprotect_recent = -1", "number of tokens"),
+        ("[budget]\nprotect_recent = -1", "or \"auto\""),
         ("[budget]\nunmet = \"panic\"", "\"surface\", \"refuse\""),
         (
             "[budget]\nmode = \"on\"",
@@ -400,12 +400,12 @@ fn problems_of_variables_name_them() {
         (
             "PLIMSOLL__BUDGET__CEILING",
             "lots",
-            "`budget.ceiling`: must be a number",
+            "`budget.ceiling`: must be a whole number",
         ),
         (
             "PLIMSOLL__BUDGET__CEILING",
             "17",
-            "`budget.ceiling`: must be at least 4000",
+            "`budget.ceiling`: must be a whole number of tokens, at least 4000",
         ),
         (
             "PLIMSOLL__BUDGET__CIELING",

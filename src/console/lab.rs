@@ -22,7 +22,7 @@ use crate::replay::{Lab, Options, Outcome, Pricing, TextPart};
 use crate::session::index::ItemIndex;
 use crate::tokens::Cost;
 use crate::turn::state::Look;
-use crate::turn::{Classes, MIN_CEILING};
+use crate::turn::{Classes, sizes};
 
 /// The most combinations of one question.
 const MOST_POINTS: usize = 64;
@@ -434,26 +434,11 @@ fn combinations(ask: &WhatIfAsk) -> Result<Vec<Tried>, ConsoleError> {
             .parse()
             .map_err(|error| refuse(format!("`{policy}`: {error}")))?;
         for floor in &ask.floors {
-            let depth = match floor.as_str() {
-                "auto" => Floor::Auto,
-                "ceiling" => Floor::Ceiling,
-                share => {
-                    let share = share
-                        .parse::<f64>()
-                        .ok()
-                        .filter(|share| *share > 0.0 && *share <= 1.0);
-                    let message = || {
-                        format!("a floor is auto, ceiling, or a share up to 1, and not `{floor}`")
-                    };
-                    Floor::Fraction(share.ok_or_else(|| refuse(message()))?)
-                }
-            };
+            let depth = sizes::floor(floor)
+                .map_err(|error| refuse(format!("a floor {error}, and not `{floor}`")))?;
             for tau in &ask.taus {
-                if *tau < MIN_CEILING {
-                    return Err(refuse(format!(
-                        "a ceiling is at least {MIN_CEILING} tokens"
-                    )));
-                }
+                sizes::ceiling(&tau.to_string())
+                    .map_err(|error| refuse(format!("a ceiling {error}, and not {tau}")))?;
                 tried.push((*tau, (floor.clone(), depth), policy.clone(), ladder.clone()));
             }
         }

@@ -474,7 +474,7 @@ impl Console {
     }
 }
 
-/// Up to 48 sizes of views at even distances, the newest last.
+/// Up to 48 sizes of what was sent at even distances, the newest last.
 fn spark(path: &Path) -> Vec<u64> {
     let entries = &path.entries;
     let step = entries.len().div_ceil(SPARK).max(1);
@@ -482,7 +482,10 @@ fn spark(path: &Path) -> Vec<u64> {
     let sizes = entries.iter().skip(skipped).step_by(step).map(|entry| {
         let facts = entry.record.facts.as_deref();
         let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
-        facts.map_or(sent, |facts| facts.tokens_out)
+        facts.map_or(sent, |facts| match facts.watched {
+            true => facts.tokens_in,
+            false => facts.tokens_out,
+        })
     });
     sizes.collect()
 }

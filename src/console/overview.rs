@@ -18,13 +18,27 @@ struct Totals {
     accounts: u64,
     /// In dollars.
     priced: Option<TurnAccount>,
+    observed: Observed,
     sent: (u64, u64),
     client: (u64, u64),
+}
+
+/// The same of sessions that are only watched: what managing would have come to.
+#[derive(Default)]
+struct Observed {
+    sessions: u64,
+    turns: u64,
+    accounts: u64,
+    priced: Option<TurnAccount>,
 }
 
 impl Totals {
     fn add(&mut self, row: &SessionRow) {
         self.sessions += 1;
+        if rows::is_watched(row) {
+            self.observe(row);
+            return;
+        }
         let Some(sums) = row.sums else {
             self.unpriced += 1;
             return;
@@ -44,15 +58,44 @@ impl Totals {
             return;
         };
         self.accounts += u64::from(sums.accounts);
-        let sum = self.priced.get_or_insert_default();
-        sum.paid += account.paid * usd;
-        sum.whole += account.whole * usd;
-        sum.evicted += account.evicted * usd;
-        sum.rewritten += account.rewritten * usd;
-        sum.annotated += account.annotated * usd;
-        sum.breakpoints += account.breakpoints * usd;
-        sum.unexplained += account.unexplained * usd;
+        add_priced(&mut self.priced, &account, usd);
     }
+
+    /// Adds a session that was sent as it came.
+    fn observe(&mut self, row: &SessionRow) {
+        self.observed.sessions += 1;
+        let Some(sums) = row.sums else { return };
+        self.observed.turns += u64::from(sums.turns);
+        let account = sums.account;
+        for side in [&mut self.sent, &mut self.client] {
+            *side = (side.0 + account.client.0, side.1 + account.client.1);
+        }
+        if let Some(usd) = account.usd.filter(|_| sums.accounts > 0) {
+            self.observed.accounts += u64::from(sums.accounts);
+            add_priced(&mut self.observed.priced, &account, usd);
+        }
+    }
+}
+
+/// Adds an account in dollars.
+fn add_priced(sum: &mut Option<TurnAccount>, account: &TurnAccount, usd: f64) {
+    let sum = sum.get_or_insert_default();
+    sum.paid += account.paid * usd;
+    sum.whole += account.whole * usd;
+    sum.evicted += account.evicted * usd;
+    sum.rewritten += account.rewritten * usd;
+    sum.annotated += account.annotated * usd;
+    sum.breakpoints += account.breakpoints * usd;
+    sum.unexplained += account.unexplained * usd;
+}
+
+/// Accounts of several models.
+fn in_dollars(priced: Option<&TurnAccount>, turns: u64) -> Value {
+    json!({
+        "usd": priced.map(|sum| money::money(sum, 1.0)),
+        "units": Value::Null,
+        "turns": turns,
+    })
 }
 
 /// The answer.
@@ -65,11 +108,7 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
             totals.sessions < rows::MOST_SORTED
         })?;
     }
-    let saved = json!({
-        "usd": totals.priced.as_ref().map(|sum| money::money(sum, 1.0)),
-        "units": Value::Null,
-        "turns": totals.accounts,
-    });
+    let observed = &totals.observed;
     let counted = app.live.counted();
     let (p50, p99) = counted.own_ms.unzip();
     Ok(json!({
@@ -78,7 +117,12 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
         "over": totals.over,
         "over_sessions": totals.over_sessions,
         "over_now": totals.over_now,
-        "saved": saved,
+        "saved": in_dollars(totals.priced.as_ref(), totals.accounts),
+        "observed": {
+            "sessions": observed.sessions,
+            "turns": observed.turns,
+            "projected": in_dollars(observed.priced.as_ref(), observed.accounts),
+        },
         "unpriced": totals.unpriced,
         "prompt": totals.sent.0,
         "cached": totals.sent.1,
@@ -89,6 +133,7 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
             "turns": counted.turns,
             "fail_open": named(&counted.fail_open),
             "unmanaged": named(&counted.unmanaged),
+            "unrecorded": named(&counted.unrecorded),
             "own_ms": {"p50": p50, "p99": p99},
         },
         "upstreams": [upstream(console)],

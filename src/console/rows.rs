@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::error::ConsoleError;
 use super::money;
 use super::query::Query;
-use crate::model::{Digest, RowSizes, SessionRow, TenantId};
+use crate::model::{Digest, RowSizes, SessionRow, TenantId, TurnSums};
 use crate::policy::Zone;
 use crate::record::lossy;
 
@@ -149,7 +149,7 @@ impl ListAsk {
         zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
             && self.model.as_ref().is_none_or(|model| row.model == *model)
             && parent.is_none_or(|parent| row.parent.clone().unwrap_or_default() == *parent)
-            && (!self.unmanaged || row.sizes.is_some_and(|sizes| sizes.watched))
+            && (!self.unmanaged || is_watched(row))
             && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))
     }
 
@@ -161,11 +161,11 @@ impl ListAsk {
             SortKey::Last => Some(lossy(row.ended)),
             SortKey::Fill => row
                 .sizes
-                .map(|sizes| lossy(sizes.tokens_out) / lossy(sizes.ceiling.max(1))),
+                .map(|sizes| lossy(size_sent(&sizes)) / lossy(sizes.ceiling.max(1))),
             SortKey::Turn => Some(f64::from(row.turn)),
             SortKey::Passes => row.sums.map(|sums| f64::from(sums.passes)),
             SortKey::Cached => row.sums.and_then(|sums| {
-                let (prompt, cached) = sums.account.sent;
+                let (prompt, cached) = sent(row, &sums);
                 (prompt > 0).then(|| lossy(cached) / lossy(prompt))
             }),
             SortKey::Saved => saved(row),
@@ -208,19 +208,44 @@ fn parse_cursor(text: &str) -> Result<(u64, Digest), ConsoleError> {
     place.ok_or_else(|| ConsoleError::new(400, "bad_cursor", message()))
 }
 
+/// Whether the session is only watched.
+#[must_use]
+pub fn is_watched(row: &SessionRow) -> bool {
+    row.sizes.is_some_and(|sizes| sizes.watched)
+}
+
+/// What was sent of a session's prompts, and what of that came from the provider's cache. Accounts of
+/// watched turns say beside it what managing would have sent.
+#[must_use]
+pub fn sent(row: &SessionRow, sums: &TurnSums) -> (u64, u64) {
+    if is_watched(row) {
+        sums.account.client
+    } else {
+        sums.account.sent
+    }
+}
+
 /// What a session saved, in dollars if they are known, else in units. None if nothing is recorded, or
 /// the session is only watched.
 fn saved(row: &SessionRow) -> Option<f64> {
     let sums = row.sums.filter(|sums| sums.accounts > 0)?;
-    let watched = row.sizes.is_some_and(|sizes| sizes.watched);
-    (!watched).then(|| sums.account.net() * sums.account.usd.unwrap_or(1.0))
+    (!is_watched(row)).then(|| sums.account.net() * sums.account.usd.unwrap_or(1.0))
 }
 
-/// How full the newest view is under its ceiling.
+/// The size of what was sent last: the view, or the client's own request if that was only watched.
+const fn size_sent(sizes: &RowSizes) -> u64 {
+    if sizes.watched {
+        sizes.tokens_in
+    } else {
+        sizes.tokens_out
+    }
+}
+
+/// How full the ceiling is with what was sent last.
 #[must_use]
 pub fn zone_of(row: &SessionRow) -> Option<Zone> {
     let sizes = row.sizes?;
-    Some(Zone::of_ceiling(sizes.tokens_out, sizes.ceiling))
+    Some(Zone::of_ceiling(size_sent(&sizes), sizes.ceiling))
 }
 
 /// A row that is to be shown.
@@ -308,13 +333,22 @@ fn sizes(sizes: Option<RowSizes>) -> Value {
 fn sums(row: &SessionRow) -> Value {
     let sums = row.sums;
     let told = sums.filter(|sums| sums.accounts > 0);
+    let sent = told.map(|sums| sent(row, &sums));
+    let account = sums.as_ref().and_then(money::of_sums);
+    // Nothing was saved where nothing was managed.
+    let (saved, projected) = if is_watched(row) {
+        (None, account)
+    } else {
+        (account, None)
+    };
     json!({
         "passes": sums.map(|sums| sums.passes),
         "hops": sums.map(|sums| sums.hops),
         "recalls": sums.map(|sums| sums.recalls),
         "over": sums.map(|sums| sums.over),
-        "prompt": told.map(|sums| sums.account.sent.0),
-        "cached": told.map(|sums| sums.account.sent.1),
-        "saved": sums.as_ref().and_then(money::of_sums),
+        "prompt": sent.map(|sent| sent.0),
+        "cached": sent.map(|sent| sent.1),
+        "saved": saved,
+        "projected": projected,
     })
 }

@@ -7,7 +7,7 @@ use http::header::USER_AGENT;
 use crate::model::Scope;
 use crate::pipeline::{ProxyError, SessionHeaders};
 use crate::policy::Ladder;
-use crate::turn::{AskedBudget, MIN_CEILING, Mode, Overrides, PinAsk, Profiles, tokens};
+use crate::turn::{Mode, Overrides, PinAsk, Profiles, sizes};
 
 /// The name of the session.
 pub const SESSION: &str = "x-plimsoll-session";
@@ -101,7 +101,9 @@ const SIGNALS: [SessionSignal; 5] = [
 pub fn overrides(headers: &HeaderMap, profiles: &Profiles) -> Result<Overrides, ProxyError> {
     Ok(Overrides {
         mode: read(headers, MODE, |text| word(text, Mode::WORDS))?,
-        budget: read(headers, BUDGET, budget)?,
+        budget: read(headers, BUDGET, |text| {
+            sizes::budget(text).map_err(|error| error.to_string())
+        })?,
         profile: read(headers, PROFILE, |text| profile(text, profiles))?,
         ladder: read(headers, POLICY, |text| {
             Ladder::served(text).map_err(|error| error.to_string())
@@ -227,30 +229,6 @@ fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         format!("must be {}", names.join(", "))
-    })
-}
-
-fn budget(text: &str) -> Result<AskedBudget, String> {
-    let plain = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.')
-    };
-    // A share is of the model's window, which is only known later. Tokens can be checked at once.
-    let parsed = match text.strip_suffix('%') {
-        Some(share) if plain(share) => share
-            .parse::<f64>()
-            .ok()
-            .filter(|share| *share > 0.0 && *share <= 100.0)
-            .map(|share| AskedBudget::WindowShare(share / 100.0)),
-        Some(_) => None,
-        None => tokens(text)
-            .filter(|tokens| *tokens >= MIN_CEILING)
-            .map(AskedBudget::Tokens),
-    };
-    parsed.ok_or_else(|| {
-        format!(
-            "must be at least {MIN_CEILING} tokens, like 80000 or 80k, or a share of the model's window like 40%"
-        )
     })
 }
 

@@ -45,7 +45,8 @@ pub struct TurnFacts {
     #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
     pub fail_open: Option<String>,
     /// What the turn cost. None if that was not known when the record was written: what came later
-    /// stands with the late report.
+    /// stands with the late report. Of a watched turn it is what the turn would have cost as a managed
+    /// one, so `whole` and `client` are what was really paid and sent.
     #[serde(rename = "cost", skip_serializing_if = "Option::is_none")]
     pub account: Option<TurnAccount>,
     /// What all turns before it came to, late reports included.

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::dialect::request::Unmanaged;
 use crate::model::{LabelSet as _, RecordId, TenantId};
-use crate::record::{AbortSide, FailedStage, Route, TurnReport};
+use crate::record::{AbortSide, FailedStage, Route, TurnReport, Unrecorded};
 use crate::turn::Mode;
 
 /// How many events wait for a reader. One that falls further behind is told to read anew.
@@ -56,6 +56,8 @@ pub struct Counted {
     pub fail_open: Vec<(&'static str, u64)>,
     /// Requests that could not be managed, by reason.
     pub unmanaged: Vec<(&'static str, u64)>,
+    /// Turns that were managed, but had no durable record when their answer ended, by reason.
+    pub unrecorded: Vec<(&'static str, u64)>,
     /// The proxy's own time of the newest requests, in milliseconds: the median and the 99th
     /// percentile. None before the first.
     pub own_ms: Option<(f64, f64)>,
@@ -75,6 +77,7 @@ pub struct Live {
     recent: Mutex<Recent>,
     fail_open: Vec<AtomicU64>,
     unmanaged: Vec<AtomicU64>,
+    unrecorded: Vec<AtomicU64>,
     turns: AtomicU64,
     calls: AtomicU64,
     errors: AtomicU64,
@@ -114,6 +117,7 @@ impl Live {
             recent: Mutex::default(),
             fail_open: zeros(FailedStage::MEMBERS.len()),
             unmanaged: zeros(Unmanaged::MEMBERS.len()),
+            unrecorded: zeros(Unrecorded::MEMBERS.len()),
             turns: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -138,6 +142,9 @@ impl Live {
         }
         if let Some(why) = report.unmanaged {
             one(&self.unmanaged, why.place());
+        }
+        if let Some(why) = report.unrecorded {
+            one(&self.unrecorded, why.place());
         }
         self.calls
             .fetch_add(report.hops.len() as u64, Ordering::Relaxed);
@@ -257,6 +264,10 @@ impl Live {
             unmanaged: counts(
                 Unmanaged::MEMBERS.iter().map(|one| one.label()),
                 &self.unmanaged,
+            ),
+            unrecorded: counts(
+                Unrecorded::MEMBERS.iter().map(|one| one.label()),
+                &self.unrecorded,
             ),
             own_ms,
             calls: self.calls.load(Ordering::Relaxed),

@@ -26,7 +26,7 @@ use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop, TurnRecord};
-use crate::record::{FailedStage, Phase, StoreOp};
+use crate::record::{FailedStage, Phase, StoreOp, Unrecorded};
 use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
@@ -373,12 +373,14 @@ impl ManagedTurn {
         match waited {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "a turn could not be recorded");
-                self.reporter.unrecorded();
+                tracing::warn!(%error, "a turn was served, but could not be recorded");
+                self.reporter.unrecorded(Unrecorded::Failed);
             }
             Err(_) => {
-                tracing::warn!("a turn's record is late; the client did not wait for it");
-                self.reporter.unrecorded();
+                tracing::warn!(
+                    "a turn's record is late and is written later; the client did not wait for it"
+                );
+                self.reporter.unrecorded(Unrecorded::Late);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::model::{Dialect, Edits, RecordId, TenantId, TurnAccount, TurnFacts};
 use crate::policy::{Pinned, Policy, Proposal, partitioned};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
-    Phase, Projection, RetryReason, Route, TurnReport, lossy, response_headers,
+    Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy, response_headers,
 };
 use crate::tokens::ledger::{Account, AnswerSizes, LedgerTerms};
 use crate::turn::Mode;
@@ -99,9 +99,9 @@ impl Reporter {
         self.report.unmanaged = Some(why);
     }
 
-    /// Notes that the record is late or was not written. A stage that failed before is kept.
-    pub(super) fn unrecorded(&mut self) {
-        self.report.fail_open.get_or_insert(FailedStage::Record);
+    /// Notes that the record is not durable yet.
+    pub(super) fn unrecorded(&mut self, why: Unrecorded) {
+        self.report.unrecorded = Some(why);
     }
 
     /// Notes which kinds of edits the upstream was found to refuse.
@@ -361,9 +361,10 @@ impl Reporter {
         }
     }
 
-    /// What the turn cost so far.
+    /// What the turn cost so far. Of a watched turn, what it would have cost as a managed one.
     pub(super) fn cost(&self) -> Option<TurnAccount> {
-        let account = self.ledger.account()?;
+        let projected = self.ledger.projected();
+        let account = projected.or_else(|| self.ledger.account())?;
         Some(TurnAccount {
             paid: account.sent_cost.total(),
             whole: account.client_cost.total(),

@@ -195,7 +195,7 @@ label_set!(
 );
 
 label_set!(
-    /// What failed when the client's own bytes were sent, or when a turn was not recorded.
+    /// What failed when the client's own bytes were sent.
     FailedStage {
         /// The request could not be edited safely.
         Dialect => "dialect",
@@ -211,10 +211,18 @@ label_set!(
         RefusedTwice => "refused_twice",
         /// The answer could not be read.
         Intercept => "intercept",
-        /// The record of the turn is late or could not be written.
-        Record => "record",
         /// The request came in a coding that the proxy can't read.
         Ingress => "ingress",
+    }
+);
+
+label_set!(
+    /// Why a turn that was managed had no durable record yet when its answer ended.
+    Unrecorded {
+        /// The store took longer than a client should wait. The record is written later.
+        Late => "late",
+        /// The store refused the record.
+        Failed => "failed",
     }
 );
 

@@ -5,7 +5,7 @@
 use http::StatusCode;
 use tracing::Level;
 
-use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart};
+use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart, Unrecorded};
 use super::turn_report::TurnReport;
 use crate::dialect::request::Unmanaged;
 use crate::model::GuideReason;
@@ -15,92 +15,95 @@ use crate::turn::Mode;
 /// Names of models come from the client and the upstream. Longer ones are cut.
 const NAME_LIMIT: usize = 80;
 
+// The level of an event is part of its static description, so a macro writes the call twice.
+macro_rules! turn_event {
+    ($level:expr, $turn:expr) => {{
+        let turn: &TurnReport = $turn;
+        let context = turn.context.as_ref();
+        let usage = turn.usage();
+        // A watched turn saved nothing.
+        let saved = Saved(turn.ledger.as_ref().filter(|_| turn.projected.is_none()));
+        let projected = Saved(turn.projected.as_ref());
+        tracing::event!(
+            target: "plimsoll::turn",
+            $level,
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = turn.provider,
+            gen_ai.request.model = name(&turn.model),
+            gen_ai.response.model = turn.response_model.as_deref().and_then(name),
+            gen_ai.conversation.id = known(&turn.session),
+            parent_session = turn.parent_session,
+            gen_ai.usage.input_tokens = usage.map(|usage| usage.prompt),
+            gen_ai.usage.output_tokens = usage.map(|usage| usage.completion),
+            gen_ai.usage.cache_read.input_tokens = usage.map(|usage| usage.cached),
+            gen_ai.usage.cache_creation.input_tokens = usage.map(|usage| usage.cache_write),
+            http.request.method = turn.method.as_str(),
+            http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
+            route = turn.route.name(),
+            dialect = turn.dialect.name(),
+            tenant = known(&turn.tenant),
+            turn = turn.number,
+            mode = mode(turn.mode),
+            profile = turn.profile,
+            unmanaged = turn.unmanaged.map(Unmanaged::name),
+            streamed = turn.streamed,
+            hops = turn.hops.len(),
+            hop_statuses = hop_statuses(turn),
+            passes = turn.hops.iter().filter(|hop| hop.pass.is_some()).count(),
+            pass_triggers = pass_triggers(turn),
+            tokens_in = context.map(|context| context.tokens_in),
+            tokens_out = turn.tokens_sent(),
+            ceiling = context.map(|context| context.ceiling),
+            floor = context.map(|context| context.floor),
+            budget = context.map(|context| context.budget.name()),
+            evicted_tokens = turn.evicted_now(),
+            guided = turn.guided.map(GuideReason::name),
+            prefix_breaks = turn.prefix_breaks,
+            cached_ratio = turn.cached_ratio(),
+            role = if turn.aside { CallRole::Aside.name() } else { CallRole::Main.name() },
+            usage_unread = turn.unread.then_some(true),
+            cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),
+            saved_usd = saved.money(SavedPart::Net),
+            evicted_usd = saved.money(SavedPart::Evicted),
+            rewritten_usd = saved.money(SavedPart::Rewritten),
+            annotated_usd = saved.money(SavedPart::Annotated),
+            breakpoints_usd = saved.money(SavedPart::Breakpoints),
+            unexplained_usd = saved.money(SavedPart::Unexplained),
+            saved_units = saved.units(SavedPart::Net),
+            evicted_units = saved.units(SavedPart::Evicted),
+            rewritten_units = saved.units(SavedPart::Rewritten),
+            annotated_units = saved.units(SavedPart::Annotated),
+            breakpoints_units = saved.units(SavedPart::Breakpoints),
+            unexplained_units = saved.units(SavedPart::Unexplained),
+            would_have_sent_tokens = turn.tokens_unsent(),
+            would_have_cost_usd = turn.projected.and_then(|ledger| ledger.sent_usd()),
+            would_have_saved_usd = projected.money(SavedPart::Net),
+            would_have_saved_units = projected.units(SavedPart::Net),
+            projection = turn.projection.map(Projection::name),
+            delimiter_calls = turn.delimiter_calls.len(),
+            recalls = turn.recalls.len(),
+            retries = turn.retries.len(),
+            abort_side = turn.abort.map(|abort| abort.side.name()),
+            abort_phase = turn.abort.map(|abort| abort.phase.name()),
+            fail_open = turn.fail_open.map(FailedStage::name),
+            unrecorded = turn.unrecorded.map(Unrecorded::name),
+            overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
+            first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
+            duration_ms = turn.duration.as_secs_f64() * 1e3,
+            "turn"
+        )
+    }};
+}
+
 /// Writes the line. It is a warning if the budget was exceeded, or if the client's bytes were sent
 /// because a stage failed. Otherwise it is for information.
 pub fn log_turn(turn: &TurnReport) {
-    let exceeded = turn
-        .context
-        .is_some_and(|context| context.budget == Budget::Exceeded);
-    // The level of an event is part of its static description, so a macro writes the call twice.
-    macro_rules! event {
-        ($level:expr) => {{
-            let usage = turn.usage();
-            let context = turn.context.as_ref();
-            // A watched turn saved nothing.
-            let saved = Saved(turn.ledger.as_ref().filter(|_| turn.projected.is_none()));
-            let projected = Saved(turn.projected.as_ref());
-            tracing::event!(
-                target: "plimsoll::turn",
-                $level,
-                gen_ai.operation.name = "chat",
-                gen_ai.provider.name = turn.provider,
-                gen_ai.request.model = name(&turn.model),
-                gen_ai.response.model = turn.response_model.as_deref().and_then(name),
-                gen_ai.conversation.id = known(&turn.session),
-                parent_session = turn.parent_session,
-                gen_ai.usage.input_tokens = usage.map(|usage| usage.prompt),
-                gen_ai.usage.output_tokens = usage.map(|usage| usage.completion),
-                gen_ai.usage.cache_read.input_tokens = usage.map(|usage| usage.cached),
-                gen_ai.usage.cache_creation.input_tokens = usage.map(|usage| usage.cache_write),
-                http.request.method = turn.method.as_str(),
-                http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
-                route = turn.route.name(),
-                dialect = turn.dialect.name(),
-                tenant = known(&turn.tenant),
-                turn = turn.number,
-                mode = mode(turn.mode),
-                profile = turn.profile,
-                unmanaged = turn.unmanaged.map(Unmanaged::name),
-                streamed = turn.streamed,
-                hops = turn.hops.len(),
-                hop_statuses = hop_statuses(turn),
-                passes = turn.hops.iter().filter(|hop| hop.pass.is_some()).count(),
-                pass_triggers = pass_triggers(turn),
-                tokens_in = context.map(|context| context.tokens_in),
-                tokens_out = context.map(|context| context.tokens_out),
-                ceiling = context.map(|context| context.ceiling),
-                floor = context.map(|context| context.floor),
-                budget = context.map(|context| context.budget.name()),
-                evicted_tokens = turn.evicted_now(),
-                guided = turn.guided.map(GuideReason::name),
-                prefix_breaks = turn.prefix_breaks,
-                cached_ratio = turn.cached_ratio(),
-                role = if turn.aside { CallRole::Aside.name() } else { CallRole::Main.name() },
-                usage_unread = turn.unread.then_some(true),
-                cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),
-                saved_usd = saved.money(SavedPart::Net),
-                evicted_usd = saved.money(SavedPart::Evicted),
-                rewritten_usd = saved.money(SavedPart::Rewritten),
-                annotated_usd = saved.money(SavedPart::Annotated),
-                breakpoints_usd = saved.money(SavedPart::Breakpoints),
-                unexplained_usd = saved.money(SavedPart::Unexplained),
-                saved_units = saved.units(SavedPart::Net),
-                evicted_units = saved.units(SavedPart::Evicted),
-                rewritten_units = saved.units(SavedPart::Rewritten),
-                annotated_units = saved.units(SavedPart::Annotated),
-                breakpoints_units = saved.units(SavedPart::Breakpoints),
-                unexplained_units = saved.units(SavedPart::Unexplained),
-                would_have_cost_usd = turn.projected.and_then(|ledger| ledger.sent_usd()),
-                would_have_saved_usd = projected.money(SavedPart::Net),
-                would_have_saved_units = projected.units(SavedPart::Net),
-                projection = turn.projection.map(Projection::name),
-                delimiter_calls = turn.delimiter_calls.len(),
-                recalls = turn.recalls.len(),
-                retries = turn.retries.len(),
-                abort_side = turn.abort.map(|abort| abort.side.name()),
-                abort_phase = turn.abort.map(|abort| abort.phase.name()),
-                fail_open = turn.fail_open.map(FailedStage::name),
-                overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
-                first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
-                duration_ms = turn.duration.as_secs_f64() * 1e3,
-                "turn"
-            )
-        }};
-    }
+    let context = turn.context.as_ref();
+    let exceeded = context.is_some_and(|context| context.budget == Budget::Exceeded);
     if exceeded || turn.fail_open.is_some() {
-        event!(Level::WARN);
+        turn_event!(Level::WARN, turn);
     } else {
-        event!(Level::INFO);
+        turn_event!(Level::INFO, turn);
     }
 }
 
@@ -242,6 +245,7 @@ mod tests {
             "ceiling": 80_000,
             "budget": "exceeded",
             "fail_open": "store",
+            "unrecorded": "late",
             "unmanaged": "conversation",
             "abort_side": "client",
             "cost_usd": 0.002_82,
@@ -278,9 +282,15 @@ mod tests {
     #[test]
     fn of_what_was_only_watched_nothing_was_saved() {
         let mut turn = full_turn();
+        turn.mode = Mode::Observe;
         turn.projected = turn.ledger;
         turn.projection = Some(Projection::Anew);
         let line = logged(&turn).remove(0);
+        assert_eq!(
+            line["tokens_out"], line["tokens_in"],
+            "it was sent as it came"
+        );
+        assert_eq!(line["would_have_sent_tokens"], 70_000);
         assert_eq!(line["would_have_saved_usd"], 0.001_58);
         assert_eq!(line["would_have_cost_usd"], 0.002_82);
         assert_eq!(line["projection"], "anew");
@@ -294,6 +304,7 @@ mod tests {
         let mut turn = full_turn();
         turn.context = None;
         turn.fail_open = None;
+        turn.unrecorded = None;
         turn.unmanaged = None;
         turn.session.clear();
         turn.parent_session = None;
@@ -308,6 +319,7 @@ mod tests {
             "gen_ai.usage.input_tokens",
             "ceiling",
             "fail_open",
+            "unrecorded",
             "unmanaged",
         ] {
             assert_eq!(line.get(field), None, "{field}");

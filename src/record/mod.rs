@@ -15,7 +15,7 @@ mod turn_report;
 pub use headers::{FAIL_OPEN, response_headers};
 pub use labels::{
     AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, FailedStage, Label, LedgerSide,
-    LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp, StoreTrip,
+    LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, StoreOp, StoreTrip, Unrecorded,
     provider_name,
 };
 pub use log::log_turn;

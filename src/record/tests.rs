@@ -117,6 +117,7 @@ pub(super) fn full_turn() -> TurnReport {
     turn.retries = vec![RetryReason::Connect];
     turn.learned = [EditKind::Reasoning].into_iter().collect();
     turn.fail_open = Some(FailedStage::Store);
+    turn.unrecorded = Some(Unrecorded::Late);
     turn.unmanaged = Some(Unmanaged::Conversation);
     turn.ledger = Some(Account {
         sent: Usage {

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 
 use super::labels::{
     AbortPhase, AbortSide, Budget, CallRole, FailedStage, Label, LedgerSide, LedgerTokens, Phase,
-    Projection, RetryReason, Route, UNKNOWN_PROVIDER,
+    Projection, RetryReason, Route, UNKNOWN_PROVIDER, Unrecorded,
 };
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
@@ -91,8 +91,10 @@ pub struct TurnReport {
     pub one_call: bool,
     /// The kinds of edits that the upstream refused in this turn.
     pub learned: Edits,
-    /// The stage whose failure caused the client's own bytes to be sent, or the record to be missing.
+    /// The stage whose failure caused the client's own bytes to be sent.
     pub fail_open: Option<FailedStage>,
+    /// Why the turn's record was not durable when the answer ended. The turn was served as it should be.
+    pub unrecorded: Option<Unrecorded>,
     /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
     /// accepted nothing, or if nothing is known of what it accepted.
     pub ledger: Option<Account>,
@@ -145,6 +147,7 @@ impl TurnReport {
             one_call: false,
             learned: Edits::default(),
             fail_open: None,
+            unrecorded: None,
             ledger: None,
             unread: false,
             aside: false,
@@ -218,6 +221,24 @@ impl TurnReport {
     #[must_use]
     pub fn hidden_hops(&self) -> usize {
         self.hops.len().saturating_sub(1)
+    }
+
+    /// The size of what was sent last: the view, or the client's own request if the turn was only
+    /// watched.
+    #[must_use]
+    pub fn tokens_sent(&self) -> Option<u64> {
+        let context = self.context.as_ref()?;
+        Some(match self.mode {
+            Mode::Observe => context.tokens_in,
+            Mode::Manage | Mode::Off => context.tokens_out,
+        })
+    }
+
+    /// The size of the view of a turn that was only watched.
+    #[must_use]
+    pub fn tokens_unsent(&self) -> Option<u64> {
+        let context = self.context.as_ref()?;
+        (self.mode == Mode::Observe).then_some(context.tokens_out)
     }
 
     /// How many tokens the passes of this turn evicted.

@@ -11,7 +11,7 @@ use crate::dialect::edit::AssistantEdit;
 use crate::model::raw::{self, Object};
 use crate::model::{Dialect, Role};
 use crate::tokens::{Counter, Encoding};
-use crate::turn::tokens;
+use crate::turn::sizes::tokens;
 
 /// Chooses sizes and words. Any value does; a fixed one makes every run equal.
 const SEED: u64 = 1;
@@ -42,8 +42,9 @@ impl Think {
     /// What is allowed, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mean, spread) = text.split_once(',').unwrap_or((text, "0"));
-        let think = tokens(mean)
-            .zip(tokens(spread))
+        let size = |text| tokens(text, 0).ok();
+        let think = size(mean)
+            .zip(size(spread))
             .map(|(tokens, spread)| Self { tokens, spread })
             .filter(|think| think.tokens.saturating_add(think.spread) <= MOST);
         think.ok_or_else(|| {

@@ -3,7 +3,7 @@
 //! arguments.
 //!
 //! A turn is a [`state::TurnState`], made of a request, its path and the terms under which it is
-//! served (`settings`, `profiles`, `overrides`). In order:
+//! served (`settings`, `profiles`, `overrides`; [`sizes`] reads what they hold). In order:
 //!
 //! 1. [`memo`] parses and counts each message once; [`text_results`] finds results that came as text.
 //! 2. [`state::TurnState::inject`] adds the hidden tools and their guidance.
@@ -37,6 +37,7 @@ mod recall;
 mod renamed;
 mod rungs;
 mod settings;
+pub mod sizes;
 pub mod state;
 pub mod text_results;
 pub mod told;
@@ -46,7 +47,7 @@ pub use brought::{BringAsk, NoExchange, may_speak};
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};
-pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides, tokens};
+pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 pub use pins::{PinAsk, PinReport};
 pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{

@@ -46,29 +46,6 @@ impl Mode {
     ];
 }
 
-/// Reads a number of tokens as people write it: `80000`, `80_000`, `40k`, `1.5k` or `1M`. `None` if
-/// it is no such number.
-#[must_use]
-pub fn tokens(text: &str) -> Option<u32> {
-    let text = text.trim();
-    let (number, digits) = match text.strip_suffix(['k', 'K']) {
-        Some(number) => (number, 3),
-        None => match text.strip_suffix(['m', 'M']) {
-            Some(number) => (number, 6),
-            None => (text, 0),
-        },
-    };
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    if !is_number(whole) || !is_number(part) || part.len() > digits.max(1) {
-        return None;
-    }
-    let whole: u32 = whole.replace('_', "").parse().ok()?;
-    let of_part: u32 = format!("{part:0<digits$}").parse().ok()?;
-    let scale = 10_u32.pow(u32::try_from(digits).ok()?);
-    whole.checked_mul(scale)?.checked_add(of_part)
-}
-
 /// A ceiling that a request names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AskedBudget {

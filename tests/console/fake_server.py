@@ -122,12 +122,16 @@ class Fake(ThreadingHTTPServer):
         self.tell("turn", "TurnEvent", event)
 
 
+def total_of(rows, account):
+    """The dollars of an account over all rows."""
+    names = "not_sent rewrites hidden whole".split()
+    return recorded.money(**{name: sum(row[account]["usd"][name] for row in rows) for name in names}) if rows else None
+
+
 def overview(server, _query):
     rows = server.rows
     known = [row for row in rows if row["saved"]]
-    total = {
-        name: sum(row["saved"]["usd"][name] for row in known) for name in "not_sent rewrites hidden whole".split()
-    }
+    watched = [row for row in rows if row["mode"] == "observe"]
     overs = [row for row in rows if row["over"]]
     return "Overview", {
         "sessions": len(rows),
@@ -136,11 +140,20 @@ def overview(server, _query):
         "over_sessions": len(overs),
         "over_now": sum(1 for row in overs if row["out"] > row["tau"]),
         "saved": {
-            "usd": recorded.money(**total) if known else None,
+            "usd": total_of(known, "saved"),
             "units": None,
             "turns": sum(row["turn"] for row in known),
         },
-        "unpriced": len(rows) - len(known),
+        "observed": {
+            "sessions": len(watched),
+            "turns": sum(row["turn"] for row in watched),
+            "projected": {
+                "usd": total_of(watched, "projected"),
+                "units": None,
+                "turns": sum(row["turn"] for row in watched),
+            },
+        },
+        "unpriced": len(rows) - len(known) - len(watched),
         "prompt": sum(row["prompt"] for row in known),
         "cached": sum(row["cached"] for row in known),
         "whole_prompt": sum(row["prompt"] for row in known) * 2,
@@ -150,6 +163,7 @@ def overview(server, _query):
             "turns": 950,
             "fail_open": {"dialect": 1} if rows else {},
             "unmanaged": {"conversation_at_provider": 3} if rows else {},
+            "unrecorded": {"late": 1} if rows else {},
             "own_ms": {"p50": 6.1 if rows else None, "p99": 17.2 if rows else None},
         },
         "upstreams": [

@@ -90,14 +90,15 @@ def row_of(source, at):
         "out": source["out"],
         "tau": source["tau"],
         "floor": source["floor"],
-        "zone": zone(source["out"], source["tau"]),
+        "zone": zone(source["in" if source["mode"] == "observe" else "out"], source["tau"]),
         "passes": source["passes"],
         "hops": source["hops"],
         "recalls": source["recalls"],
         "over": source["over"],
         "prompt": source["tok"],
         "cached": round(source["cached"] * source["tok"]),
-        "saved": accounts(usd, source["turns"]),
+        "saved": None if source["mode"] == "observe" else accounts(usd, source["turns"]),
+        "projected": accounts(usd, source["turns"]) if source["mode"] == "observe" else None,
         "spark": spark,
     }
 
@@ -275,7 +276,7 @@ def old(row):
     was = copy.deepcopy(row)
     was["session"] = "0000000000000a1d"
     was["title"] = was["finding"] = None
-    for name in "mode in out tau floor zone passes hops recalls over prompt cached saved".split():
+    for name in "mode in out tau floor zone passes hops recalls over prompt cached saved projected".split():
         was[name] = None
     was.update(parent=None, content=False, live=False, spark=[], ended=NOW - 86_400_000)
     detail = plain_detail(row)

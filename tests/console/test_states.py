@@ -133,3 +133,39 @@ def test_a_page_that_opens_before_the_server_speaks(stage, fake):
     page.goto(f"{fake.url}/#/s/{SESSION}/timeline")
     expect(page.get_by_role("alert").first).to_contain_text("No word from the server.")
     expect(page.get_by_text("The server does not answer.")).to_be_visible()
+
+
+def test_a_session_that_is_only_observed_says_would_be(stage, fake):
+    fake.rows = fake.rows[:3]
+    row = fake.rows[0]
+    row.update(mode="observe", projected=row["saved"], saved=None)
+    assert row["session"] == SESSION
+    money = row["projected"]["usd"]
+    net, whole = f"${abs(money['net']):.2f}", f"${money['whole']:.2f}"
+    page = stage.open(fake.url)
+    line = page.locator("table.ovt tr.lk").filter(has_text=SESSION[:8])
+    for words in ("only observed", "would be", f"would: {row['passes']}", "would: +"):
+        expect(line).to_contain_text(words)
+    expect(page.locator(".figs.over")).to_contain_text(f"would have saved +{net} of {whole} in 1 observed session")
+    for view, words in (
+        ("timeline", "would have sent, by part"),
+        ("evictions", "Would-be pass of turn"),
+        ("turns", "Would be sent"),
+        ("view", "What the model would have been sent"),
+    ):
+        page.goto(session_url(fake, view))
+        expect(page.get_by_text(words).first).to_be_visible()
+        expect(page.get_by_role("note")).to_contain_text("nothing was evicted, and nothing was saved")
+        figures = page.get_by_role("region", name="Figures of the session")
+        for words in ("Sent as it came", f"the view would be {row['out']:,}", "Would have saved, net", net, whole):
+            expect(figures).to_contain_text(words)
+        expect(page.get_by_role("button", name="Evict …")).to_have_count(0)
+    keep(page, "observed")
+    page.goto(session_url(fake, "timeline"))
+    expect(page.locator(".ends")).to_contain_text("would be sent")
+    # Where nothing was managed, the overview has nothing that was saved.
+    fake.rows = [row]
+    page.goto(fake.url)
+    figures = page.locator(".figs.over .fig.saved")
+    expect(figures).to_contain_text("Would have saved, net")
+    expect(figures).to_contain_text("nothing was managed")

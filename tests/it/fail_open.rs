@@ -191,6 +191,12 @@ async fn a_store_that_fails_or_hangs_at_writing_stops_no_turn() {
             assert_eq!(outline(&newest(&provider)), WHOLE[..RESTORED], "{hangs}");
             none_refused(&provider);
             extends(&provider.chats());
+            // All three were managed, so none of them failed open.
+            let why = if hangs { "late" } else { "failed" };
+            let counted = format!("plimsoll_unrecorded_total{{why=\"{why}\"}} 3");
+            assert!(metric(&proxy, &counted).await.is_some(), "{why}");
+            assert_eq!(total(&proxy, "plimsoll_unrecorded_total").await, 3.0);
+            assert_eq!(total(&proxy, "plimsoll_fail_open_total").await, 0.0);
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use plimsoll::cli::closing;
 use plimsoll::turn::Mode;
+use serde_json::{Value, json};
 
+use super::console::got;
 use super::dialects::{DIALECTS, Dialect};
 use super::metered::{CEILING, Counted, Metered, TURNS, agent, direct, play, side, value};
 use super::support::{Proxy, client, soon};
@@ -97,6 +99,66 @@ async fn what_is_projected_is_what_managing_comes_to() {
             assert!(!told.contains(" saved ("), "{told}");
         }
     }
+}
+
+/// The console tells a watched session by what was sent, and says beside it what managing would have come to.
+#[tokio::test]
+async fn the_console_shows_what_was_sent_and_what_would_have_been() {
+    let metered = Metered::start(false).await;
+    let proxy = proxy(&metered, Mode::Observe, 0.5).await;
+    play(&mut agent(&proxy, Dialect::Chat, true), TURNS).await;
+    let shown = proxy.app.metrics_text();
+    let counted = metered.counted();
+    let list = got(&proxy, "sessions?spark=1").await;
+    let row = &list["sessions"][0];
+    assert_eq!(row["mode"], "observe");
+    assert_eq!(row["saved"], Value::Null, "nothing was managed");
+    assert_eq!(row["prompt"], counted.input);
+    assert_eq!(row["cached"], counted.cached);
+    let (input, view) = (row["in"].as_u64().unwrap(), row["out"].as_u64().unwrap());
+    assert!(
+        view <= u64::from(CEILING) && view < input,
+        "{view} of {input}"
+    );
+    assert_eq!(row["zone"], "red", "what was sent is above the ceiling");
+    assert_eq!(row["spark"].as_array().unwrap().last(), Some(&row["in"]));
+    let money = &row["projected"]["usd"];
+    let part = |name: &str| money[name].as_f64().unwrap();
+    close(part("net"), saved(&shown, "projected_saved_usd", "net"));
+    close(part("whole") - part("paid"), part("net"));
+    assert!(part("net") != 0.0 && row["passes"] != 0, "{row}");
+    let over = got(&proxy, "overview").await;
+    assert_eq!(
+        (&over["saved"]["usd"], &over["saved"]["turns"]),
+        (&Value::Null, &json!(0))
+    );
+    assert_eq!(
+        (&over["turns"], &over["over"], &over["unpriced"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
+    let observed = &over["observed"];
+    assert_eq!(
+        (&observed["sessions"], &observed["turns"]),
+        (&json!(1), &json!(TURNS))
+    );
+    close(
+        observed["projected"]["usd"]["net"].as_f64().unwrap(),
+        part("net"),
+    );
+    assert_eq!(over["prompt"], counted.input);
+    assert_eq!(over["whole_prompt"], counted.input);
+    // A managed session tells nothing of the kind.
+    let metered = Metered::start(false).await;
+    let proxy = self::proxy(&metered, Mode::Manage, 0.5).await;
+    play(&mut agent(&proxy, Dialect::Chat, true), TURNS).await;
+    let list = got(&proxy, "sessions").await;
+    let row = &list["sessions"][0];
+    assert_eq!(
+        (&row["mode"], &row["projected"]),
+        (&json!("manage"), &Value::Null)
+    );
+    assert!(row["saved"]["usd"]["net"].is_number());
+    assert_eq!(got(&proxy, "overview").await["observed"]["sessions"], 0);
 }
 
 /// Behind a restart nothing is known of the session: the projection begins anew, and says so.

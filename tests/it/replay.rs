@@ -306,7 +306,7 @@ fn what_cannot_be_done_is_said_in_words() {
         (&["--prices", "gold"], 1, "no prices are named \"gold\""),
         (&["--explain", "Read:1"], 1, "one policy"),
         (&["--policies", "magic"], 2, "is not one of \"repeat\""),
-        (&["--ceiling", "100"], 2, "at least 4000 tokens"),
+        (&["--ceiling", "100"], 2, "at least 4000"),
         (&["--floor", "2"], 2, "at most 1"),
         (&["--think", "much"], 2, "N or N,SPREAD"),
         (&["--turns", "5"], 2, "--views <FILE>"),
@@ -451,7 +451,7 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
 fn tune_says_what_it_cannot_do() {
     for (arguments, code, words) in [
         (&["--min-tokens", "9000000"][..], 1, "lower --min-tokens"),
-        (&["--ceilings", "100"], 2, "at least 4000 tokens"),
+        (&["--ceilings", "100"], 2, "at least 4000"),
         (&["--floors", "0.5,low"], 2, "a fraction greater than 0"),
     ] {
         let output = run("tune", arguments);

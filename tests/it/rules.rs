@@ -33,7 +33,11 @@ const FAULTS: &[(&str, Faults)] = &[
     ),
     (
         "PlimsollStoreFails",
-        &[(&["fail_open_total", "\"record\""], Fault::Grows(0.2))],
+        &[(&["unrecorded_total", "\"failed\""], Fault::Grows(10.0))],
+    ),
+    (
+        "PlimsollRecordsLate",
+        &[(&["unrecorded_total", "\"late\""], Fault::Grows(10.0))],
     ),
     (
         "PlimsollBudgetUnmet",
@@ -76,6 +80,20 @@ const FAULTS: &[(&str, Faults)] = &[
     (
         "PlimsollLogLinesLost",
         &[(&["log_lines_lost_total"], Fault::Grows(1.0))],
+    ),
+];
+
+/// What no rule fires for: so few of many turns that nobody has to look.
+const HARMLESS: Faults = &[
+    (&["unrecorded_total", "\"late\""], Fault::Grows(0.05)),
+    (
+        &[
+            "http_requests_total",
+            "\"POST\"",
+            "\"chat_completions\"",
+            "\"200\"",
+        ],
+        Fault::Grows(100.0),
     ),
 ];
 
@@ -155,6 +173,7 @@ async fn every_rule_fires_for_its_fault_and_none_without_one() {
     let mut cases = case(&calm, &[], &none);
     // The end of the eventful hour, where all series are, stands still but for the fault.
     let bad = vec![scrapes.eventful.last().unwrap(); MINUTES];
+    cases.push_str(&case(&bad, HARMLESS, &none));
     for (rule, fault) in FAULTS {
         cases.push_str(&case(&bad, fault, &[(*rule, 1)]));
     }

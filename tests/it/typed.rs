@@ -6,6 +6,11 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::response::Response;
+use clap::Parser as _;
+use plimsoll::cli::Cli;
+use plimsoll::config::{Config, Flags};
+use plimsoll::ingress::overrides;
+use plimsoll::turn::{AskedBudget, Profiles};
 use plimsoll::upstream::BaseUrl;
 
 use super::process::{Process, plimsoll};
@@ -48,7 +53,11 @@ fn what_can_not_be_meant_is_refused_with_what_to_type() {
         (&["--log", "hyper=debug"], &[], "\"warn,hyper=debug\""),
         (&["--budget", "40%"], &[], "x-plimsoll-budget: 40%"),
         (&["--budget", "3k"], &[], "at least 4000"),
-        (&["--budget", "lots"], &[], "like 80000 or \"80k\""),
+        (
+            &["--budget", "lots"],
+            &[],
+            "such as 80000, 80_000, 80k or 0.1M",
+        ),
         (&["--listen", "127.0.0.1"], &[], "\"127.0.0.1:8787\""),
         (&["--listen", "*:80"], &[], "\"0.0.0.0:80\""),
         (
@@ -234,25 +243,113 @@ async fn a_server_takes_short_forms_and_says_which_variables_it_does_not_read() 
     assert!(!before.contains("SERVICE_HOST"), "{before}");
 }
 
-/// The header is held to the same notation as the settings.
-#[tokio::test]
-async fn a_request_asks_for_a_budget_in_thousands() {
-    let proxy = Proxy::before(echo().await).await;
-    for (budget, status) in [
-        ("40000", 200),
-        ("40k", 200),
-        ("40K", 200),
-        ("4.5k", 200),
-        ("3k", 400),
-        ("k", 400),
-        ("40kb", 400),
+/// Where a size can stand: what each place reads it as, or how it refuses it.
+fn sizes(text: &str) -> Vec<(&'static str, Result<u32, String>)> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plimsoll.toml");
+    let ceiling = |settings: &str, budget: Option<&str>, env: &[(&str, &str)]| {
+        std::fs::write(&file, settings).unwrap();
+        let flags = Flags {
+            config: Some(file.clone()),
+            budget: budget.map(str::to_owned),
+            ..Flags::default()
+        };
+        let env = env
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        let config = Config::load(&flags, env).map_err(|error| error.to_string())?;
+        Ok(config.budget.ceiling)
+    };
+    let header = || {
+        let headers = http::HeaderMap::from_iter([(
+            http::HeaderName::from_static("x-plimsoll-budget"),
+            text.parse().unwrap(),
+        )]);
+        match overrides(&headers, &Profiles::default())
+            .map_err(|error| error.to_string())?
+            .budget
+        {
+            Some(AskedBudget::Tokens(tokens)) => Ok(tokens),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    let lab = |command: &str, flag: &str| {
+        let asked = Cli::try_parse_from(["plimsoll", command, &format!("{flag}={text}")]);
+        asked.map_err(|error| error.to_string())
+    };
+    let mut read = vec![
+        (
+            "file",
+            ceiling(&format!("[budget]\nceiling = \"{text}\""), None, &[]),
+        ),
+        (
+            "variable",
+            ceiling("", None, &[("PLIMSOLL__BUDGET__CEILING", text)]),
+        ),
+        ("flag", ceiling("", Some(text), &[])),
+        ("header", header()),
+    ];
+    // What these read is their own affair, so only whether they take it is compared.
+    let of_file = read[0].1.clone();
+    for (command, flag) in [
+        ("replay", "--ceiling"),
+        ("tune", "--ceilings"),
+        ("demo", "--budget"),
     ] {
-        let request = client().post(proxy.url("/v1/chat/completions"));
-        let request = request.header("x-plimsoll-budget", budget).body(EMPTY);
-        assert_eq!(
-            soon(request.send()).await.unwrap().status(),
-            status,
-            "{budget}"
-        );
+        let taken = lab(command, flag).map(|_| of_file.clone().unwrap_or_default());
+        read.push((command, taken));
+    }
+    read
+}
+
+#[test]
+fn a_size_is_taken_or_refused_alike_wherever_it_is_written() {
+    for (text, tokens) in [
+        ("80000", 80_000),
+        ("80_000", 80_000),
+        ("1_000_000", 1_000_000),
+        ("40k", 40_000),
+        ("40K", 40_000),
+        ("4.5k", 4_500),
+        ("0.1M", 100_000),
+        ("1.234567m", 1_234_567),
+    ] {
+        for (place, read) in sizes(text) {
+            assert_eq!(read, Ok(tokens), "{place}: {text}");
+        }
+    }
+    for text in [
+        "3999",
+        "3k",
+        "80000.5",
+        "80000.0",
+        "80000.",
+        "1e6",
+        "8e4",
+        "80,000",
+        "80_",
+        "80__000",
+        "_80000",
+        "80000_",
+        "4.5_0k",
+        "4.5555k",
+        ".9M",
+        "40kk",
+        "40kb",
+        "40 k",
+        "k",
+        "much",
+        "-80000",
+        "+80000",
+        "5000000000",
+        "5000M",
+        "0x13880",
+        "nan",
+    ] {
+        for (place, read) in sizes(text) {
+            let refusal = read.expect_err(&format!("{place}: {text}"));
+            let say = "must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M";
+            assert!(refusal.contains(say), "{place}: {text}: {refusal}");
+        }
     }
 }

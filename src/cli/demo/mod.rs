@@ -43,7 +43,7 @@ const TERMINATED: u8 = 143;
 pub struct DemoArgs {
     /// Ceiling of the context in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
-          value_parser = super::lab::ceiling)]
+          value_parser = crate::turn::sizes::ceiling)]
     budget: u32,
     /// Also write a picture of the run to a file.
     #[arg(long, value_name = "FILE", hide = true)]

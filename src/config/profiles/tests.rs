@@ -121,7 +121,7 @@ fn a_wrong_setting_is_told_with_its_place() {
         ),
         (
             "[profiles.a]\nceiling = 1",
-            "2: `profiles.a.ceiling`: must be at least 4000 tokens",
+            "2: `profiles.a.ceiling`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
         ),
         (
             "[profiles.a]\nprotect_recent = \"90k\"",

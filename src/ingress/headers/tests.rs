@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::turn::{Profile, Settings};
+use crate::turn::{AskedBudget, Profile, Settings};
 
 fn map(pairs: &[(&str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
@@ -77,15 +77,15 @@ fn bad_values_name_the_header_and_say_what_is_allowed() {
         (MODE, "", "manage, observe, off"),
         (BUDGET, "3999", "at least 4000"),
         (BUDGET, "-1", "at least 4000"),
-        (BUDGET, "4e4", "like 40%"),
+        (BUDGET, "4e4", "such as 40%"),
         (BUDGET, "3k", "at least 4000"),
         (BUDGET, "40kk", "80k"),
         (BUDGET, "k", "80k"),
-        (BUDGET, "0%", "like 40%"),
-        (BUDGET, "101%", "like 40%"),
-        (BUDGET, "%", "like 40%"),
-        (BUDGET, "inf%", "like 40%"),
-        (BUDGET, "NaN%", "like 40%"),
+        (BUDGET, "0%", "such as 40%"),
+        (BUDGET, "101%", "such as 40%"),
+        (BUDGET, "%", "such as 40%"),
+        (BUDGET, "inf%", "such as 40%"),
+        (BUDGET, "NaN%", "such as 40%"),
         (BUDGET, "99999999999999", "at least 4000"),
         (PROFILE, "huge", "small, smolagents, mini-swe-agent, dspy"),
         (PROFILE, "Small", "small"),

@@ -16,7 +16,7 @@ use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, PinOutcome
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AbortSide, AcceptError, CallRole, ConnectionCut, FailedStage, LedgerSide,
-    LedgerTokens, Phase, Projection, RetryReason, SavedPart, StoreOp, StoreTrip,
+    LedgerTokens, Phase, Projection, RetryReason, SavedPart, StoreOp, StoreTrip, Unrecorded,
 };
 use crate::session::view::Part;
 
@@ -123,6 +123,7 @@ pub(super) struct HttpMetrics {
     pub stream_aborts: Pairs<AbortSide, AbortPhase>,
     pub fail_open: Each<FailedStage, IntCounter>,
     pub unmanaged: Each<Unmanaged, IntCounter>,
+    pub unrecorded: Each<Unrecorded, IntCounter>,
     pub accept_errors: Each<AcceptError, IntCounter>,
     pub cut_connections: Each<ConnectionCut, IntCounter>,
 }
@@ -163,12 +164,17 @@ impl HttpMetrics {
             )?,
             fail_open: r.counters(
                 "fail_open_total",
-                "Turns whose original bytes were sent because a stage failed",
+                "Requests that were sent as the client made them, because a stage of the proxy failed",
                 "stage",
             )?,
             unmanaged: r.counters(
                 "unmanaged_total",
                 "Requests that could not be managed, by what in them is the reason",
+                "why",
+            )?,
+            unrecorded: r.counters(
+                "unrecorded_total",
+                "Turns that were managed, but whose record was not durable when the answer ended",
                 "why",
             )?,
         })

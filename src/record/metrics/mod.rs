@@ -288,6 +288,9 @@ impl Metrics {
         if let Some(why) = turn.unmanaged {
             f.http.unmanaged.at(why).inc();
         }
+        if let Some(why) = turn.unrecorded {
+            f.http.unrecorded.at(why).inc();
+        }
     }
 
     /// Counts one operation of the store, whoever waited for it.

@@ -14,7 +14,9 @@ use crate::intercept::delimiter;
 use crate::model::{DelimiterAction, EditKind, GuideReason, RecallCall, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
-use crate::record::{AbortPhase, AbortSide, FailedStage, Overhead, Phase, Projection, RetryReason};
+use crate::record::{
+    AbortPhase, AbortSide, FailedStage, Overhead, Phase, Projection, RetryReason, Unrecorded,
+};
 use crate::store::Health;
 use crate::tokens::ledger::Account;
 
@@ -79,6 +81,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("refetch_total", "counter", &[]),
     ("fail_open_total", "counter", &["stage"]),
     ("unmanaged_total", "counter", &["why"]),
+    ("unrecorded_total", "counter", &["why"]),
     ("store_op_seconds", "histogram", &["op"]),
     ("store_lost_total", "counter", &[]),
     ("store_mismatched_total", "counter", &[]),
@@ -239,6 +242,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         ("refetch_total", 2.0),
         (r#"fail_open_total{stage="store"}"#, 1.0),
         (r#"unmanaged_total{why="conversation"}"#, 1.0),
+        (r#"unrecorded_total{why="late"}"#, 1.0),
     ] {
         let found = samples.get(&format!("plimsoll_{sample}"));
         let close = found.is_some_and(|found| (found - expect).abs() < 1e-9);
@@ -259,6 +263,9 @@ fn all_kinds() -> Vec<TurnReport> {
     }
     for why in Unmanaged::ALL {
         with(&|turn| turn.unmanaged = Some(why));
+    }
+    for why in Unrecorded::ALL {
+        with(&|turn| turn.unrecorded = Some(why));
     }
     with(&|turn| turn.retries = RetryReason::ALL.to_vec());
     for reason in GuideReason::ALL {
