@@ -63,7 +63,7 @@ pub struct LabArgs {
     /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = sizes::share)]
     guide_at: f64,
-    /// A configuration file of which [admit], [keep] and [rungs] hold here too.
+    /// A configuration file of which [admit], [keep], [rungs] and cache.none hold here too.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Leave out sessions with fewer tokens.
@@ -153,17 +153,17 @@ impl LabArgs {
         let how = words.find(|(word, _)| *word == self.annotate);
         let mut offers = Offer::WORDS.iter();
         let offer = offers.find(|(word, _)| *word == self.offer);
-        let budget = self.settings.as_ref().map(|file| {
+        let set = self.settings.as_ref().map(|file| {
             let flags = Flags {
                 config: Some(file.clone()),
                 ..Flags::default()
             };
-            Config::load(&flags, std::iter::empty()).map(|config| config.budget)
+            Config::load(&flags, std::iter::empty()).map(|config| (config.budget, config.cache))
         });
-        let set = budget.transpose()?.unwrap_or_default();
+        let (budget, cache) = set.transpose()?.unwrap_or_default();
         let Budget {
             admit, keep, rungs, ..
-        } = set;
+        } = budget;
         let mut pricing = Pricing::named(&self.prices)?;
         let mut rules = ReasoningBack::WORDS.iter();
         let rule = rules.find(|(word, _)| self.family.as_deref() == Some(*word));
@@ -183,6 +183,7 @@ impl LabArgs {
             guide_at: self.guide_at,
             admit,
             keep,
+            uncached: cache.none,
             rungs,
             think: self.think,
             cached_for: self.cached_for,

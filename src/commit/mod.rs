@@ -137,7 +137,8 @@ pub struct Warmth {
 #[must_use]
 pub fn is_cold(warmth: &Warmth) -> bool {
     let idle = warmth.last.map(|last| warmth.now.saturating_sub(last));
-    idle.is_some_and(|idle| idle > warmth.ttl || warmth.changed)
+    // What is kept for no time at all is never held.
+    idle.is_some_and(|idle| idle > warmth.ttl || warmth.ttl == 0 || warmth.changed)
 }
 
 /// Whether a pass that is not forced is worth taking: it frees at least a twentieth of the ceiling.

@@ -248,6 +248,8 @@ pub struct RawRecall {
 pub struct RawCache {
     /// `auto` or `off`.
     pub breakpoints: Option<String>,
+    /// `wait` or `pass`.
+    pub none: Option<String>,
 }
 
 /// `[tools]`

@@ -27,7 +27,7 @@ use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
     Budget, CacheSettings, DelimiterSettings, FilterRole, KeepErrors, KeepSettings, Mode, Offer,
     ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts, ToolClasses,
-    Unmet,
+    Uncached, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -480,6 +480,8 @@ impl Check<'_> {
             &mut cache.breakpoints,
             |text| word(&text, words),
         );
+        let words = &[("wait", Uncached::Wait), ("pass", Uncached::Pass)];
+        take!(self, cache: raw.none => cache.none, |text: String| word(&text, words));
     }
 
     pub(super) fn tools(

@@ -5,7 +5,8 @@ use super::Options;
 use crate::commit::Floor;
 use crate::policy::{Ladder, Policy};
 use crate::turn::{
-    Budget, DelimiterSettings, Overrides, RecallSettings, Settings, Terms, TermsError, Thoughts,
+    Budget, CacheSettings, DelimiterSettings, Overrides, RecallSettings, Settings, Terms,
+    TermsError, Thoughts,
 };
 
 /// Whether a ladder has a policy that builds on episodes that the model marks.
@@ -122,6 +123,10 @@ impl Contender {
             },
             // No recorded agent knows `recall`, and its schema weighs the same for every policy.
             recall: RecallSettings { enabled: false },
+            cache: CacheSettings {
+                none: options.uncached,
+                ..CacheSettings::default()
+            },
             ..Settings::default()
         };
         // Prices are a model's, ceilings are the lab's own: no window holds them.

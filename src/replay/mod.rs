@@ -59,7 +59,9 @@ use crate::model::GlobError;
 use crate::policy::{AdmitSettings, Ladder, Policy};
 use crate::tokens::Counter;
 use crate::turn::memo::Memo;
-use crate::turn::{Budget, Classes, KeepSettings, Offer, RungTable, TermsError, ToolClasses};
+use crate::turn::{
+    Budget, Classes, KeepSettings, Offer, RungTable, TermsError, ToolClasses, Uncached,
+};
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]
@@ -82,6 +84,8 @@ pub struct Options {
     pub admit: AdmitSettings,
     /// What passes take last.
     pub keep: KeepSettings,
+    /// When a pass happens below the ceiling, where the provider caches nothing.
+    pub uncached: Uncached,
     /// What single rungs may touch, and how far down they evict.
     pub rungs: RungTable,
     /// How much every answer thinks; as it was recorded if nothing is said.
@@ -108,6 +112,7 @@ impl Default for Options {
             guide_at: Budget::default().guide_at,
             admit: AdmitSettings::default(),
             keep: KeepSettings::default(),
+            uncached: Uncached::default(),
             rungs: RungTable::default(),
             think: None,
             cached_for: None,

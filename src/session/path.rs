@@ -66,13 +66,14 @@ impl PathEntry {
     }
 
     /// Until when the provider keeps what the turn's request asked it to keep or what it reports to keep, in
-    /// milliseconds since 1970.
+    /// milliseconds since 1970. `None` if neither says anything.
     #[must_use]
-    pub fn cached_until(&self) -> u64 {
+    pub fn cached_until(&self) -> Option<u64> {
         let hourly = |usage: Usage| usage.hour_write.is_some_and(|tokens| tokens > 0);
         let reported = if self.reports().any(hourly) { 3_600 } else { 0 };
         let seconds = self.record.cached_for.max(reported);
-        self.record.ended.saturating_add(u64::from(seconds) * 1_000)
+        let kept = u64::from(seconds) * 1_000;
+        (kept > 0).then(|| self.record.ended.saturating_add(kept))
     }
 
     /// Whether the provider reported that it read any of the turn's prompts from its cache.

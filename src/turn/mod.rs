@@ -52,5 +52,5 @@ pub use pins::{PinAsk, PinReport};
 pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{
     Budget, CacheSettings, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings,
-    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Unmet,
+    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Uncached, Unmet,
 };

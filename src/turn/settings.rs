@@ -246,6 +246,18 @@ impl Default for RecallSettings {
 pub struct CacheSettings {
     /// Breakpoints that the proxy sets beside the client's.
     pub breakpoints: SetBreakpoints,
+    /// When a pass happens below the ceiling, where the provider caches nothing.
+    pub none: Uncached,
+}
+
+/// When a pass happens below the ceiling, where the provider caches nothing and every pass is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uncached {
+    /// As elsewhere: after an hour without a request.
+    #[default]
+    Wait,
+    /// Whenever the view is above the floor.
+    Pass,
 }
 
 /// Where the proxy sets breakpoints.
@@ -322,6 +334,8 @@ pub struct Terms {
     pub ladder: Ladder,
     /// Where breakpoints are set.
     pub breakpoints: SetBreakpoints,
+    /// When a pass happens below the ceiling, where the provider caches nothing.
+    pub uncached: Uncached,
     /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
     /// What becomes of thoughts that something changed before.
@@ -402,6 +416,7 @@ impl Terms {
             hops: delimiter.hops as usize,
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
+            uncached: settings.cache.none,
             without: Edits::default(),
             thoughts: budget.thoughts,
             thought_value: budget.thought_value,
@@ -539,8 +554,11 @@ impl Terms {
     pub fn cache_ttl(&self, family: &Family) -> u64 {
         let ttl = match family.cache {
             CacheModel::Automatic { ttl, .. } | CacheModel::Breakpoints { ttl, .. } => ttl,
-            // Without a cache every pass is free. An hour still keeps passes rare.
-            CacheModel::None => Duration::from_secs(3600),
+            // Without a cache every pass is free. By default an hour still keeps passes rare.
+            CacheModel::None => match self.uncached {
+                Uncached::Wait => Duration::from_secs(3600),
+                Uncached::Pass => Duration::ZERO,
+            },
         };
         u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
     }

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll::config::Config;
+use plimsoll::turn::Uncached;
 use serde_json::{Value, json};
 
 use super::dialects::{Agent, Dialect, Provider, Reply, Sent, call, says};
@@ -21,20 +23,23 @@ fn reply(sent: &Sent) -> Reply {
     }
 }
 
-/// The requests, from 0, that are smaller than the one before, in a session of eight turns of two requests which rests
-/// for so many minutes before the last turn.
-async fn fell(
+/// The sizes of the requests, in bytes, of a session of eight turns of two requests which rests for so many minutes
+/// before the last turn.
+async fn played(
     dialect: Dialect,
     model: &str,
     fields: &[(&'static str, Value)],
-    rest: u64,
-    later: &[(&'static str, Value)],
+    (rest, later): (u64, &[(&'static str, Value)]),
+    configure: impl FnOnce(&mut Config),
 ) -> Vec<usize> {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000_000_000);
     let provider = Provider::start(|_, sent| reply(sent)).await;
     let proxy = Proxy::wired(
         provider.addr,
-        |config| config.budget.ceiling = 8_000,
+        |config| {
+            config.budget.ceiling = 8_000;
+            configure(config);
+        },
         |app| app.clock = || NOW.load(Ordering::SeqCst),
     )
     .await;
@@ -61,8 +66,7 @@ async fn fell(
     }
     let sizes: Vec<usize> = provider.sent().iter().map(|one| one.bytes.len()).collect();
     assert_eq!(sizes.len(), 16);
-    let falls = |at: &usize| sizes[*at] < sizes[at - 1];
-    (1..sizes.len()).filter(falls).collect()
+    sizes
 }
 
 fn marked(ttl: Option<&str>) -> Vec<(&'static str, Value)> {
@@ -107,11 +111,33 @@ async fn no_pass_is_free_before_the_longest_lifetime_is_over() {
         ),
         (Dialect::Chat, "gpt-5", &retained, &retained, 70, false),
     ] {
-        let fell = fell(dialect, model, fields, rest, later).await;
+        let sizes = played(dialect, model, fields, (rest, later), |_| ()).await;
+        let falls = |at: &usize| sizes[*at] < sizes[at - 1];
+        let fell: Vec<usize> = (1..sizes.len()).filter(falls).collect();
         let expect = if free { vec![14] } else { Vec::new() };
         assert_eq!(
             fell, expect,
             "{dialect:?} {model} {fields:?} {later:?} after {rest} minutes"
         );
     }
+}
+
+/// Where the provider caches nothing, a pass may happen whenever the view is above the floor.
+#[tokio::test]
+async fn without_a_cache_a_pass_is_always_free() {
+    let mut last = Vec::new();
+    for (none, model) in [
+        (Uncached::Wait, "gpt-5-pro"),
+        (Uncached::Pass, "gpt-5-pro"),
+        (Uncached::Pass, "gpt-5"),
+    ] {
+        let sizes = played(Dialect::Chat, model, &[], (0, &[]), |config| {
+            config.cache.none = none;
+        });
+        last.extend(sizes.await.pop());
+    }
+    let [waits, passes, caches] = last[..] else {
+        panic!("{last:?}");
+    };
+    assert!(passes < waits && waits.abs_diff(caches) < 100, "{last:?}");
 }

@@ -77,12 +77,18 @@ impl TurnState {
     pub(super) fn warmth(&self, tools: &HopContext<'_>, changed: bool) -> Warmth {
         let last = self.path.newest().map(|record| record.ended);
         let usual = self.terms.cache_ttl(tools.family);
-        let until = self.path.entries.iter().map(PathEntry::cached_until);
+        // A clock that was ahead says nothing of what is kept now.
+        let past = self.path.entries.iter();
+        let past = past.filter(|entry| entry.record.ended <= tools.now);
+        let until = past.filter_map(PathEntry::cached_until);
         let asked = until.max().unwrap_or(0).saturating_sub(last.unwrap_or(0));
         Warmth {
             now: tools.now,
             last,
-            ttl: usual.max(asked),
+            ttl: match tools.family.cache {
+                CacheModel::None => usual,
+                CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } => usual.max(asked),
+            },
             changed,
         }
     }
