@@ -286,6 +286,7 @@ impl Session {
             path: &path,
             pending: &[],
             handed: &|_, _| Handed::Nothing,
+            own_thoughts: &|_, _| None,
             front: &|_| None,
             class: &|name| match name {
                 "grep" => ToolClass::Bulk,
@@ -296,6 +297,7 @@ impl Session {
             implicit_tokens: 8000,
             without: Default::default(),
             thoughts: Default::default(),
+            apart: 0,
             foreign: &|_| false,
         });
         (transcript, path)

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
+use crate::reads::Reads;
 use crate::rng::Rng;
 use crate::script::Reply;
 pub use bound::{CONTROLS, Difference, Judged, Mismatch, Standing, Thought};
@@ -107,6 +108,12 @@ pub enum Rule {
     /// In Chat Completions these thoughts come as `thinking_blocks`, as LiteLLM hands them on.
     /// <https://docs.litellm.ai/docs/reasoning_content>
     ThinkingBlocks,
+    /// What is thought is shown in no words, where a format can do without them, and its signature is as
+    /// long as one that holds them.
+    /// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking#controlling-thinking-display>
+    Hidden,
+    /// Which thoughts the model reads, where it does not read all.
+    Reads(Reads),
     /// What another model issued is refused: signatures, details, thinking, encrypted reasoning.
     NothingForeign,
     /// So many of a hundred requests are refused, whatever they say.
@@ -168,6 +175,16 @@ impl Rules {
         self
     }
 
+    /// Which thoughts a model reads.
+    #[must_use]
+    pub fn reads(&self, model: &str) -> Reads {
+        let reads = self.under(model).find_map(|rule| match rule {
+            Rule::Reads(reads) => Some(reads),
+            _ => None,
+        });
+        reads.unwrap_or_default()
+    }
+
     /// Whether a rule holds for any model.
     #[must_use]
     pub fn has(&self, rule: Rule) -> bool {
@@ -208,6 +225,7 @@ impl Rules {
                 // Who refuses the field does not give it either.
                 (Rule::NothingForeign, _) if form == Form::Chat => reply.reasoning.clear(),
                 (Rule::ThinkingParts, _) => reply.extra.parts = true,
+                (Rule::Hidden, _) => reply.extra.hidden = true,
                 (Rule::DeepSeekReasoning(_) | Rule::KimiReasoning(_), _) => {
                     reply.extra.reasoning = true;
                 }
@@ -299,6 +317,12 @@ impl Rules {
 #[must_use]
 pub fn signed(model: &str, text: &str) -> String {
     format!("sig-{model}-{:016x}", Rng::from_text(text, 7).next())
+}
+
+/// The same for what is thought in words that are not shown: it holds them, so it is as long as they are.
+#[must_use]
+pub fn sealed(model: &str, text: &str, thought: &str) -> String {
+    format!("{}-{}", signed(model, text), seal::sealed(thought))
 }
 
 /// The id of the thought that a signature signs, which no other thought has.

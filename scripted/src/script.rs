@@ -139,6 +139,8 @@ pub struct Extra {
     pub parts: bool,
     /// `reasoning_content` is there even where it is empty.
     pub reasoning: bool,
+    /// What is thought is shown in no words.
+    pub hidden: bool,
     /// What signs the reasoning, where that is bound to what stood before it.
     pub signature: Option<String>,
     /// `input_transformations`, where the answer tells them.

@@ -19,12 +19,13 @@ use tokio::task::JoinHandle;
 
 use crate::cache::PrefixCache;
 use crate::link::{Link, Links, Port};
+use crate::reads::Answers;
 use crate::received::{Progress, Received, Verdict, form_of};
-use crate::rules::{Form, Judged, Rule, Rules};
+use crate::rules::{Form, Judged, Rule, Rules, own_id};
 use crate::script::{Reply, RequestView, Script};
 use crate::send;
 use crate::side;
-use crate::size::{CountFn, Outline, Sizer, of_bytes, quarter_of_bytes};
+use crate::size::{CountFn, Outline, Sizer, quarter_of_bytes};
 use crate::validate::{self, Refusal};
 use crate::wire::{self, Envelope};
 
@@ -114,6 +115,7 @@ impl Provider {
             options,
             received: Mutex::default(),
             cache: Mutex::default(),
+            answers: Mutex::default(),
         });
         let router = Router::new()
             .fallback(handle)
@@ -177,6 +179,7 @@ pub(crate) struct Shared {
     sizer: Sizer,
     received: Mutex<Log>,
     cache: Mutex<PrefixCache>,
+    answers: Mutex<Answers>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -264,25 +267,25 @@ impl Shared {
         let rules = &self.options.rules;
         let thinking = rules.has(Rule::ThinkingParts);
         looked.value = validate::request_of(form, body, thinking);
-        let mut size = match form {
-            Form::Chat => self.sizer.request(body),
-            Form::Responses | Form::Messages => looked
-                .value
-                .as_ref()
-                .map_or(0, |value| self.sizer.value(value)),
-        };
+        let model = looked
+            .value
+            .as_ref()
+            .ok()
+            .and_then(|value| value.get("model")?.as_str());
+        let reads = rules.reads(model.unwrap_or_default());
         if let Ok(value) = &looked.value {
-            let judged = rules.judge(form, &parts.headers, value);
-            for thought in &judged.thoughts {
-                let cost = of_bytes(thought.length);
-                match form {
-                    Form::Chat if !thought.seen => size = size.saturating_sub(cost),
-                    Form::Responses | Form::Messages if thought.seen => size += cost,
-                    Form::Chat | Form::Responses | Form::Messages => {}
-                }
-            }
-            looked.judged = judged;
+            looked.judged = rules.judge(form, &parts.headers, value);
         }
+        let judged = &looked.judged.thoughts;
+        let unseen = |seal: &str| {
+            let own = own_id(seal).unwrap_or_default();
+            judged
+                .iter()
+                .any(|thought| !thought.seen && thought.own == own)
+        };
+        let size = self
+            .sizer
+            .read(form, body, reads, &locked(&self.answers), &unseen);
         looked.tokens.size = size;
         let refusal = match self.options.window {
             Some(window) if size > window => Some(Refusal::context_length(window, size)),
@@ -451,6 +454,8 @@ async fn answer(shared: &Shared, form: Form, parts: &Parts, body: Bytes, link: L
     let rules = &shared.options.rules;
     rules.issue(form, model.unwrap_or_default(), &looked.judged, &mut reply);
     let envelope = shared.envelope(noted.index, &looked, value, &reply);
+    let seal = wire::signature(&reply, &envelope);
+    locked(&shared.answers).note(noted.index, &reply, &seal);
     let streamed = value.get("stream") == Some(&Value::Bool(true));
     let steps = if streamed {
         wire::stream_steps(&reply, &envelope)

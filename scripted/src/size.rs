@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::reads::{self, Answers, Message, Reads, Thought};
+use crate::rules::Form;
+
 /// Counts the tokens of a text.
 pub type CountFn = Arc<dyn Fn(&str) -> usize + Send + Sync>;
 
@@ -20,19 +23,15 @@ pub const MESSAGE_OVERHEAD: usize = 4;
 pub const CALL_OVERHEAD: usize = 8;
 /// Tokens of an image whose size can't be read; images are never counted as base64 text.
 pub const IMAGE_TOKENS: usize = 1_105;
+/// Twice the bytes of a token of what was thought in words that are not shown, as English has them.
+const HIDDEN_BYTES: usize = 9;
 /// Tokens of an image that is sent with `detail: "low"`.
 pub const LOW_IMAGE_TOKENS: usize = 85;
 
 /// A counter for callers that bring none: a quarter of the bytes, rounded up.
 #[must_use]
 pub fn quarter_of_bytes() -> CountFn {
-    Arc::new(|text: &str| of_bytes(text.len()))
-}
-
-/// Tokens of a text of so many bytes that is not there to be counted.
-#[must_use]
-pub const fn of_bytes(bytes: usize) -> usize {
-    bytes.div_ceil(4)
+    Arc::new(|text: &str| text.len().div_ceil(4))
 }
 
 /// The parts of a request body that are counted and compared, as the exact text that was sent.
@@ -96,43 +95,39 @@ impl Sizer {
         messages + outline.tools.map_or(0, |tools| self.text(tools))
     }
 
-    /// Tokens of a whole request of Responses or Messages, without its thoughts.
+    /// Tokens of a whole request as its model reads it. `known` is what the provider knows of its own answers, and
+    /// `unseen` tells of a seal whether its thought is dropped for what stands before it.
     #[must_use]
-    pub fn value(&self, body: &Value) -> usize {
-        let texts = ["instructions", "system", "messages", "input"];
-        let texts = texts.iter().filter_map(|field| body.get(field));
-        let tools = body
-            .get("tools")
-            .map_or(0, |tools| self.text(&tools.to_string()));
-        tools + texts.map(|text| self.said(text)).sum::<usize>()
+    pub fn read(
+        &self,
+        form: Form,
+        body: &[u8],
+        reads: Reads,
+        known: &Answers,
+        unseen: &dyn Fn(&str) -> bool,
+    ) -> usize {
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let messages = reads::messages(form, &value, &|key| known.number(key));
+        let read = reads.reads(&messages);
+        let thought = |thought: &Thought| match thought.text.as_str() {
+            _ if unseen(&thought.seal) => 0,
+            "" => known.length(&thought.seal) * 2 / HIDDEN_BYTES,
+            text => self.text(text),
+        };
+        let message = |(message, read): (&Message, bool)| {
+            let thoughts: usize = message.thoughts.iter().map(thought).sum();
+            self.said(&message.said) + if read { thoughts } else { 0 }
+        };
+        let tools = Outline::read(body)
+            .tools
+            .map_or(0, |tools| self.text(tools));
+        tools + messages.iter().zip(read).map(message).sum::<usize>()
     }
 
-    /// Tokens of what stands in a list of Responses or Messages, however deep.
-    fn said(&self, value: &Value) -> usize {
-        let fields = match value {
-            Value::String(text) => return self.text(text),
-            Value::Array(list) => return list.iter().map(|value| self.said(value)).sum(),
-            Value::Object(fields) => fields,
-            Value::Null | Value::Bool(_) | Value::Number(_) => return 0,
-        };
-        let kind = fields.get("type").and_then(Value::as_str);
-        let text = |field: &str| fields.get(field).map_or(0, |value| self.said(value));
-        match kind.unwrap_or_default() {
-            "thinking" | "redacted_thinking" | "reasoning" => 0,
-            "image" | "input_image" => IMAGE_TOKENS,
-            "function_call" => CALL_OVERHEAD + text("name") + text("arguments"),
-            "tool_use" => {
-                let input = fields.get("input").map(Value::to_string);
-                CALL_OVERHEAD + text("name") + self.text(&input.unwrap_or_default())
-            }
-            _ => {
-                let role = fields.contains_key("role") || fields.contains_key("output");
-                let texts = ["text", "content", "output"]
-                    .iter()
-                    .map(|field| text(field));
-                texts.sum::<usize>() + if role { MESSAGE_OVERHEAD } else { 0 }
-            }
-        }
+    /// Tokens of one message of Chat Completions.
+    #[must_use]
+    pub fn said(&self, message: &Value) -> usize {
+        self.message(&message.to_string())
     }
 
     /// Tokens of one message, given as JSON.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Value, json};
 
-use crate::rules::{Form, signed};
+use crate::rules::{Form, sealed, signed};
 use crate::script::{Call, Fault, Reply, Style};
 
 /// One step of sending a body.
@@ -232,10 +232,17 @@ fn typed(events: &[Value], finish: &str, style: &Style) -> Events {
 }
 
 /// What signs the reasoning of an answer: what it is bound by, else what only its provider can make
-/// of a text.
-fn signature(reply: &Reply, envelope: &Envelope, text: &str) -> String {
-    let bound = reply.extra.signature.clone();
-    bound.unwrap_or_else(|| signed(&envelope.model, text))
+/// of it. Responses never show what was thought, so there it holds that.
+pub(crate) fn signature(reply: &Reply, envelope: &Envelope) -> String {
+    let (model, thought) = (&envelope.model, &reply.reasoning);
+    match (&reply.extra.signature, envelope.form) {
+        (Some(bound), _) => bound.clone(),
+        (None, Form::Responses) => sealed(model, &envelope.id, thought),
+        (None, Form::Chat | Form::Messages) if reply.extra.hidden => {
+            sealed(model, thought, thought)
+        }
+        (None, Form::Chat | Form::Messages) => signed(model, thought),
+    }
 }
 
 /// The arguments of a call as the JSON that they are; what is none stands as the string that it is.

@@ -112,6 +112,15 @@ impl Dialect {
         matches!(self, Self::Responses)
     }
 
+    /// The message that keeps two answers apart once what stood between them is gone.
+    #[must_use]
+    pub const fn separator(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Messages => Some(messages::message_list::SEPARATOR),
+            Self::Chat | Self::Responses => None,
+        }
+    }
+
     /// Whether reasoning is removed with any part of its message, unless the upstream refuses that.
     #[must_use]
     pub const fn binds_reasoning(self) -> bool {

@@ -321,11 +321,7 @@ fn last_hop<'a>(
     let record = &input.path.entries.get(step)?.record;
     let hop = record.hops.last().filter(|hop| hop.message.is_none());
     let hidden = hop.map_or(&[][..], |hop| hop.calls.as_slice());
-    // The client joins the thoughts of all hops that come as lists into one message. Those of the earlier
-    // hops are sent with the hops.
-    let lists = ["\"reasoning_details\"", "\"thinking_blocks\""];
-    let mut joined = handed_out(record);
-    joined.retain(|hop| lists.iter().any(|list| hop.contains(list)));
+    let joined = joined_lists(record);
     // Nothing to put in and nothing to cut out: the bytes stay the client's.
     let same = hidden.is_empty() && entry.handed == Handed::Nothing && joined.is_empty();
     if same && matches!(shown, Shown::Whole) {
@@ -379,6 +375,15 @@ fn last_hop<'a>(
         .dialect
         .assistant(bytes, &edit)
         .map(|new| Cow::Owned(new.to_vec()))
+}
+
+/// The earlier hops of a turn whose thoughts come as lists. The client joins those of all hops into one message, and
+/// those of the earlier hops are sent with the hops.
+pub fn joined_lists(record: &TurnRecord) -> Vec<&str> {
+    let lists = ["\"reasoning_details\"", "\"thinking_blocks\""];
+    let mut joined = handed_out(record);
+    joined.retain(|hop| lists.iter().any(|list| hop.contains(list)));
+    joined
 }
 
 /// The messages of a turn's earlier hops, as they are stored.

@@ -144,6 +144,9 @@ pub struct Transcript {
     pub without: Edits,
     /// What its provider makes of thoughts that are sent back.
     pub thoughts: ThoughtRules,
+    /// The tokens of a message that keeps two answers apart once what stood between them is gone; 0 where the format
+    /// needs none.
+    pub apart: u32,
 }
 
 impl Transcript {

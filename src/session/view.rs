@@ -5,6 +5,7 @@
 mod edits;
 mod left;
 mod parts;
+mod sizes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::measure::Measure;
 use super::note::Note;
 use super::transcript::{Item, Source, Transcript, TranscriptEntry};
 use super::{ids, stub, tombstone};
-use crate::model::{EditKind, ItemKind, Kept, MESSAGE_TOKENS, Mark, Marks, ReasoningRead, Role};
+use crate::model::{EditKind, ItemKind, Kept, Mark, Marks, Role};
 
 /// A transcript, the marks of its items, the texts of the proxy that the marks require, and the
 /// size of what is shown.
@@ -143,31 +144,6 @@ impl View {
         self.size
     }
 
-    /// The *body* size of an entry: all that is sent of it, in tokens.
-    #[must_use]
-    pub fn body_size(&self, entry: &TranscriptEntry) -> u32 {
-        self.weigh(entry).0
-    }
-
-    /// The same view, of which the provider drops these thoughts too.
-    #[must_use]
-    pub fn dropping(mut self, thoughts: &[ItemIndex]) -> Self {
-        let items = thoughts
-            .iter()
-            .filter_map(|at| self.transcript.items.get(*at));
-        let entries: Vec<EntryIndex> = items.map(|item| item.entry).collect();
-        if !entries.is_empty() && self.dropped.is_empty() {
-            self.dropped = self.transcript.entries.iter().map(|_| false).collect();
-        }
-        for at in entries {
-            if let Some(slot) = self.dropped.get_mut(at) {
-                *slot = true;
-            }
-            self.recount(at);
-        }
-        self
-    }
-
     /// Writes all notes that the marks require.
     fn write(&mut self, measure: Measure<'_>) {
         if self.marks.is_empty() {
@@ -184,26 +160,6 @@ impl View {
         }
         self.note_strays(measure);
         self.note_ledger(measure);
-    }
-
-    /// Counts all entries.
-    fn count(&mut self) {
-        self.dropped = self.dropped_now();
-        let entries = self.transcript.entries.indexed();
-        self.sizes = entries.map(|(at, entry)| self.tokens(at, entry)).collect();
-        self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
-    }
-
-    /// Counts one entry again.
-    pub fn recount(&mut self, at: EntryIndex) {
-        let Some(entry) = self.transcript.entries.get(at) else {
-            return;
-        };
-        let size = self.tokens(at, entry);
-        if let Some(slot) = self.sizes.get_mut(at) {
-            self.size = self.size + u64::from(size) - u64::from(*slot);
-            *slot = size;
-        }
     }
 
     /// Moves the mark of an item right, records what is left of it, and writes its own note again.
@@ -486,65 +442,6 @@ impl View {
             arguments,
         }
     }
-
-    /// The messages whose thoughts the provider drops as they are shown now. A pass doesn't ask again: what it
-    /// evicts may have more of them dropped.
-    fn dropped_now(&self) -> Indexed<EntryIndex, bool> {
-        let read = self.transcript.thoughts.read;
-        if read == ReasoningRead::All {
-            return Indexed::default();
-        }
-        let seen = self.marked();
-        let message = |entry: &TranscriptEntry| {
-            let mut items = seen.transcript.items_of(entry).iter();
-            (
-                entry.role,
-                items.any(|item| item.kind == ItemKind::Call && seen.shown(item)),
-            )
-        };
-        let messages: Vec<_> = self.transcript.entries.iter().map(message).collect();
-        read.dropped(&messages).into_iter().collect()
-    }
-
-    /// The read size of an entry, in tokens.
-    fn tokens(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
-        let (body, thought) = self.weigh(entry);
-        let drops = self.dropped.get(at).copied().unwrap_or_default();
-        body - if drops { thought } else { 0 }
-    }
-
-    /// The size of an entry as shown and of its thought in it, in tokens.
-    fn weigh(&self, entry: &TranscriptEntry) -> (u32, u32) {
-        let seen = Marked::new(&self.transcript, &self.marks);
-        let items = seen.transcript.items_of(entry);
-        match entry.role {
-            Role::System | Role::User | Role::Other => (sum(items.iter()), 0),
-            Role::Tool => match items.first().and_then(|item| item.pair) {
-                None => (sum(items.iter()), 0),
-                Some(call) if !seen.call_shown(call) => (0, 0),
-                Some(call) => {
-                    let note = self.notes.results.get(&call);
-                    let noted = note.map(|note| MESSAGE_TOKENS + note.tokens());
-                    (noted.unwrap_or_else(|| sum(items.iter())), 0)
-                }
-            },
-            Role::Assistant => {
-                let said = self.said(entry);
-                if !said.shown {
-                    return (0, 0);
-                }
-                let (mut body, mut thought) = (MESSAGE_TOKENS, 0);
-                let all = seen.transcript.indexed_items_of(entry);
-                for (at, item) in all.filter(|(_, item)| self.says(&said, item)) {
-                    body += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
-                    if item.kind == ItemKind::Reasoning {
-                        thought += item.tokens;
-                    }
-                }
-                (body, thought)
-            }
-        }
-    }
 }
 
 /// What an assistant message shows.
@@ -584,8 +481,4 @@ fn own_note<'a>(notes: &'a Notes, at: ItemIndex, item: &Item) -> Option<&'a Note
         | ItemKind::Result
         | ItemKind::Opaque => None,
     }
-}
-
-fn sum<'a>(items: impl Iterator<Item = &'a Item>) -> u32 {
-    MESSAGE_TOKENS + items.map(|item| item.tokens).sum::<u32>()
 }

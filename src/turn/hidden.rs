@@ -58,9 +58,9 @@ pub fn settle(
     let answer = usable.as_ref();
     let (text, reasoning) = weigh(answer, reader);
     let message = state.request.dialect.message_of(answer);
-    // Thoughts that only the provider can read count as they will when the message is read again.
-    let sealed = reader.shape(&message).map_or(0, |shape| shape.reasoning);
-    let reasoning = reasoning.max(sealed);
+    // Its thoughts count as they will when the message is read again.
+    let shape = reader.shape(&message);
+    let reasoning = shape.map_or(reasoning, |shape| shape.reasoning);
     let runner = Runner::new(state, prepared, sent, reader);
     let (calls, mut counted) = runner.run(answer, text + reasoning);
     counted.refetches = refetches(state, prepared, answer);

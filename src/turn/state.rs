@@ -27,6 +27,7 @@ use super::settings::Terms;
 use super::text_results::Fronts;
 use super::{bounded, renamed};
 use crate::commit::Trigger;
+use crate::dialect::edit::AssistantEdit;
 use crate::dialect::message::MessageError;
 use crate::dialect::request::Request;
 use crate::model::{
@@ -536,16 +537,30 @@ impl TurnState {
                 .dialect
                 .handed(self.request.message(message), record)
         };
+        let own_thoughts = |message: usize, record: &TurnRecord| {
+            let joined = render::joined_lists(record);
+            let edit = (!joined.is_empty()).then(|| AssistantEdit {
+                joined,
+                ..AssistantEdit::default()
+            })?;
+            let bytes = self.request.message(message);
+            let own = self.request.dialect.assistant(bytes, &edit)?;
+            Some(tools.reader.shape(&own).ok()?.reasoning)
+        };
+        let apart = self.request.dialect.separator();
+        let apart = apart.and_then(|message| tools.reader.shape(message).ok());
         transcript::build(&transcript::TranscriptInput {
             shapes: &self.shapes,
             path: &self.path,
             pending: &self.pending,
             handed: &handed,
+            own_thoughts: &own_thoughts,
             front: &|message| self.fronts.get(message)?.clone(),
             class: &|name| tools.classes.of(name),
             implicit_tokens: self.terms.implicit_tokens,
             without: self.terms.without,
             thoughts: self.thought_rules(tools.family),
+            apart: apart.map_or(0, |shape| shape.tokens()),
             foreign: &|record| render::is_of_another(record, &self.request.model),
         })
     }

@@ -2,11 +2,12 @@
 //! a cache that holds every prefix; and a session of forty turns that is played against it. Asserts
 //! only that answers are whole.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::cache::PrefixCache;
 use plimsoll_scripted::size::{CountFn, Outline, Sizer};
+use plimsoll_scripted::{Form, reads};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -18,7 +19,8 @@ pub const CEILING: u32 = 6_000;
 
 /// Counts as the proxy does.
 pub fn counter() -> CountFn {
-    let counter = Counter::load();
+    static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
+    let counter = &*COUNTER;
     Arc::new(move |text: &str| counter.count(Encoding::O200k, text) as usize)
 }
 
@@ -80,70 +82,21 @@ fn tools(sent: &Sent) -> Option<String> {
     body.tools.map(|tools| tools.get().to_owned())
 }
 
-/// The messages of a request as Chat Completions would have them.
+/// The messages of a request as Chat Completions would have them. A number in each id and text says which answer it
+/// is of.
 fn messages(sent: &Sent) -> Vec<Value> {
-    let body = &sent.body;
-    let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
-    let told = body.get("system").or(body.get("instructions"));
-    let told = told.filter(|text| !text.is_null());
-    let told = told.map(|text| json!({"role": "system", "content": text}));
-    let mut all: Vec<Value> = told.into_iter().collect();
-    match sent.dialect() {
-        Dialect::Chat => return list("messages"),
-        Dialect::Messages => {
-            for message in list("messages") {
-                match message["content"].as_array() {
-                    Some(blocks) => blocks.iter().for_each(|one| put(&mut all, &message, one)),
-                    None => all.push(message),
-                }
-            }
-        }
-        Dialect::Responses => list("input")
-            .iter()
-            .for_each(|item| put(&mut all, item, item)),
-    }
-    all
-}
-
-/// Puts a block of a message, or an item, behind those before it. What stands side by side may be of
-/// several answers, because what stood between them is gone: each says by a number which one it is of.
-fn put(all: &mut Vec<Value>, message: &Value, part: &Value) {
-    let text = |name: &str| part[name].as_str().map(str::to_owned);
-    let kind = text("type").unwrap_or_default();
-    if kind == "function_call_output" || kind == "tool_result" {
-        let content = if part["output"].is_null() {
-            &part["content"]
-        } else {
-            &part["output"]
-        };
-        all.push(json!({"role": "tool", "content": content}));
-    } else if kind == "function_call" || kind == "tool_use" {
-        let id = text("call_id").or(text("id")).unwrap_or_default();
-        let turn = number(&id).map(|n| n - usize::from(id.starts_with('b')));
-        let turn = json!(turn);
-        if all
-            .last()
-            .is_none_or(|last| last["turn"] != turn || turn.is_null())
-        {
-            all.push(json!({"role": "assistant", "turn": turn, "tool_calls": []}));
-        }
-        let arguments = text("arguments").unwrap_or_else(|| part["input"].to_string());
-        let call = json!({"function": {"name": part["name"], "arguments": arguments}});
-        let calls = all.last_mut().unwrap()["tool_calls"].as_array_mut();
-        calls.unwrap().push(call);
-    } else {
-        let content = if part["content"].is_null() {
-            json!([part])
-        } else {
-            part["content"].clone()
-        };
-        let mut own = json!({"role": message["role"], "content": content});
-        if message["role"] == "assistant" {
-            own["turn"] = json!(number(&content.to_string()));
-            own["tool_calls"] = json!([]);
-        }
-        all.push(own);
-    }
+    let form = match sent.dialect() {
+        Dialect::Chat => Form::Chat,
+        Dialect::Messages => Form::Messages,
+        Dialect::Responses => Form::Responses,
+    };
+    let answer = |key: &str| {
+        // Its agent numbers no items.
+        let n = number(key).filter(|_| !key.contains('_'))?;
+        Some(n - usize::from(key.starts_with('b')))
+    };
+    let all = reads::messages(form, &sent.body, &answer);
+    all.into_iter().map(|message| message.said).collect()
 }
 
 /// The first number in a text.

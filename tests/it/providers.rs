@@ -9,6 +9,7 @@ mod chat;
 mod edits;
 mod guided;
 mod host;
+mod killed;
 mod messages;
 mod responses;
 mod script;

@@ -58,6 +58,8 @@ pub(super) fn broken(
         Rule::Unwritten(edit) => unwritten(edit, form, history, issued).then(words::nothing),
         // Both are judged where they are told of.
         Rule::Random { .. } | Rule::Bound(_) | Rule::ThinkingBlocks => None,
+        // Neither refuses anything.
+        Rule::Hidden | Rule::Reads(_) => None,
     }
 }
 
@@ -120,7 +122,8 @@ fn claude(model: &str, history: &History, issued: &Issued) -> Option<Refusal> {
             signed(model, &text(block, "thinking")),
             text(block, "signature"),
         );
-        let sealed = signature == made || Seal::read(&signature).is_some();
+        let hidden = text(block, "thinking").is_empty() && is_of(model, &signature);
+        let sealed = signature == made || hidden || Seal::read(&signature).is_some();
         text(block, "type") == "thinking" && !sealed
     };
     if let Some(said) = turn.find(|said| said.thoughts.iter().any(forged)) {

@@ -8,8 +8,8 @@ use crate::script::{Call, Reply, Style};
 pub(super) fn body(reply: &Reply, envelope: &Envelope) -> Value {
     let mut content = Vec::new();
     if !reply.reasoning.is_empty() {
-        content.push(json!({"type": "thinking", "thinking": reply.reasoning,
-            "signature": signature(reply, envelope, &reply.reasoning)}));
+        content.push(json!({"type": "thinking", "thinking": shown(reply),
+            "signature": signature(reply, envelope)}));
     }
     if !reply.text.is_empty() {
         content.push(json!({"type": "text", "text": reply.text}));
@@ -22,6 +22,15 @@ pub(super) fn body(reply: &Reply, envelope: &Envelope) -> Value {
         fields.insert("input_transformations".to_owned(), told.clone());
     }
     message
+}
+
+/// The words of what was thought, as far as they are shown.
+fn shown(reply: &Reply) -> &str {
+    if reply.extra.hidden {
+        ""
+    } else {
+        &reply.reasoning
+    }
 }
 
 fn used(call: &Call) -> Value {
@@ -72,11 +81,11 @@ fn streamed(reply: &Reply, envelope: &Envelope) -> Vec<(Value, Vec<Value>)> {
     let mut blocks = Vec::new();
     if !reply.reasoning.is_empty() {
         let start = json!({"type": "thinking", "thinking": "", "signature": ""});
-        let pieces = pieces(&reply.reasoning, style.text).into_iter();
+        let pieces = pieces(shown(reply), style.text).into_iter();
         let mut deltas: Vec<Value> = pieces
             .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
             .collect();
-        let signature = signature(reply, envelope, &reply.reasoning);
+        let signature = signature(reply, envelope);
         deltas.push(json!({"type": "signature_delta", "signature": signature}));
         blocks.push((start, deltas));
     }

@@ -12,7 +12,7 @@ pub(super) fn body(reply: &Reply, envelope: &Envelope) -> Value {
     if !reply.reasoning.is_empty() {
         let id = format!("rs_{number}");
         output.push(json!({"type": "reasoning", "id": id, "summary": [],
-            "encrypted_content": signature(reply, envelope, &id)}));
+            "encrypted_content": signature(reply, envelope)}));
     }
     if !reply.text.is_empty() {
         output.push(json!({"type": "message", "id": format!("msg_{number}"),

@@ -16,9 +16,12 @@ use crate::model::{CallId, Digest, Role};
 pub const REASONING_FIELDS: [&str; 4] = [
     "reasoning_content",
     "reasoning",
-    "reasoning_details",
+    DETAILS,
     thinking_blocks::FIELD,
 ];
+
+/// The field of OpenRouter's that holds reasoning in blocks.
+const DETAILS: &str = "reasoning_details";
 
 /// Takes a message apart.
 ///
@@ -125,18 +128,26 @@ fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
     }
 }
 
-/// The texts of reasoning, and how many bytes of it only the provider can read.
+/// The texts of reasoning, and how many bytes of it only the provider can read. Fields that say the same to clients
+/// that know one of them or another are read once.
 fn reasoning<'a>(object: &Object<'a>) -> (Vec<Cow<'a, str>>, usize) {
-    let (thoughts, sealed) = thinking_blocks::read(object);
-    if !thoughts.is_empty() {
-        // Other fields say the same, for clients that know no blocks.
-        return (thoughts, sealed);
+    let mut sealed = 0;
+    for list in [thinking_blocks::FIELD, DETAILS] {
+        let (thoughts, hidden) = thinking_blocks::read(object, list);
+        if !thoughts.is_empty() {
+            return (thoughts, hidden);
+        }
+        sealed += hidden;
     }
-    let fields = REASONING_FIELDS.iter();
-    let fields = fields.filter(|field| **field != thinking_blocks::FIELD);
-    let texts = fields.filter_map(|field| object.present(field));
-    let texts = texts.filter_map(as_text).filter(|text| !text.is_empty());
-    (texts.collect(), sealed)
+    // Details of a form that is not known are counted as they stand.
+    let known = if sealed > 0 { 2 } else { 3 };
+    let fields = ["reasoning_content", "reasoning", DETAILS];
+    let texts = fields
+        .iter()
+        .take(known)
+        .filter_map(|field| object.present(field));
+    let mut texts = texts.filter_map(as_text).filter(|text| !text.is_empty());
+    (texts.next().into_iter().collect(), sealed)
 }
 
 fn calls<'a>(object: &Object<'a>) -> Result<Vec<ParsedCall<'a>>, MessageError> {
@@ -310,6 +321,27 @@ mod tests {
         assert_eq!(odd.unwrap().reasoning, ["hm"]);
         let none = parse(br#"{"role":"assistant","content":"x","thinking_blocks":null}"#);
         assert!(none.unwrap().reasoning.is_empty());
+    }
+
+    #[test]
+    fn what_two_fields_say_is_thought_once() {
+        let of = |fields: &str| {
+            let message = format!(r#"{{"role":"assistant","content":"x",{fields}}}"#);
+            let parsed = parse(message.as_bytes()).unwrap();
+            let reasoning = parsed.reasoning.iter().map(|text| text.to_string());
+            (reasoning.collect::<Vec<_>>(), parsed.sealed)
+        };
+        let details = r#""reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"0123"},{"type":"reasoning.encrypted","data":"01234567"},{"type":"reasoning.summary","summary":"so"}]"#;
+        let plain = r#""reasoning":"hmso","reasoning_content":"hmso""#;
+        assert_eq!(of(plain), (vec!["hmso".to_owned()], 0));
+        let both = of(&format!("{plain},{details}"));
+        assert_eq!(both, (vec!["hm".to_owned(), "so".to_owned()], 8));
+        let sealed = r#""reasoning_details":[{"type":"reasoning.encrypted","data":"01234567"}]"#;
+        assert_eq!(of(sealed), (Vec::new(), 8));
+        assert_eq!(
+            of(r#""reasoning_details":"hm""#),
+            (vec!["hm".to_owned()], 0)
+        );
     }
 
     #[test]

@@ -13,12 +13,15 @@ use crate::model::raw::Object;
 /// The field of a message that holds the blocks.
 pub const FIELD: &str = "thinking_blocks";
 
-/// The texts of the blocks, and how many bytes of thinking only the provider can read.
-pub fn read<'a>(object: &Object<'a>) -> (Vec<Cow<'a, str>>, usize) {
+/// The texts of the blocks in a field, and how many bytes of thinking only the provider can read. The details that
+/// OpenRouter gives have the same form under other names.
+pub fn read<'a>(object: &Object<'a>, field: &str) -> (Vec<Cow<'a, str>>, usize) {
     let (mut thoughts, mut sealed) = (Vec::new(), 0);
-    let blocks = json::elements(object.present(FIELD).unwrap_or_default());
+    let blocks = json::elements(object.present(field).unwrap_or_default());
     for block in blocks.filter_map(|block| Object::parse(block).ok()) {
-        match block.text("thinking").filter(|text| !text.is_empty()) {
+        let words = ["thinking", "text", "summary"].iter();
+        let mut words = words.filter_map(|name| block.text(name));
+        match words.find(|text| !text.is_empty()) {
             Some(text) => thoughts.push(text),
             // Where no words are shown, they are in what is sealed.
             None => sealed += seal(&block).map_or(0, |seal| seal.len()),

@@ -21,7 +21,7 @@ use crate::model::raw::{Edit, Object};
 use crate::model::{Role, Rope};
 
 /// The message that keeps two messages of the assistant apart once something between them is gone.
-const SEPARATOR: &[u8] = br#"{"role":"user","content":"[results evicted]"}"#;
+pub const SEPARATOR: &[u8] = br#"{"role":"user","content":"[results evicted]"}"#;
 
 /// The messages of a request that are being written.
 #[derive(Debug)]

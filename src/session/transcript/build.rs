@@ -27,6 +27,9 @@ pub struct TranscriptInput<'a> {
     pub pending: &'a [StoredHop],
     /// How a client's message relates to the text that earlier hops handed out.
     pub handed: &'a dyn Fn(usize, &TurnRecord) -> Handed,
+    /// The tokens of the thoughts in a client's message that are its last hop's own, where it holds lists of those of
+    /// earlier hops too.
+    pub own_thoughts: &'a dyn Fn(usize, &TurnRecord) -> Option<u32>,
     /// How the client's message at an index begins if it is a result that came as text.
     pub front: &'a dyn Fn(usize) -> Option<Arc<str>>,
     /// The class of a tool by its name.
@@ -37,6 +40,8 @@ pub struct TranscriptInput<'a> {
     pub without: Edits,
     /// What its provider makes of thoughts that are sent back.
     pub thoughts: ThoughtRules,
+    /// The tokens of a message that keeps two answers apart; 0 where the format needs none.
+    pub apart: u32,
     /// Whether another model made a turn than the one that is asked now. Only that one can read the thoughts of
     /// its hidden hops.
     pub foreign: &'a dyn Fn(&TurnRecord) -> bool,
@@ -114,6 +119,7 @@ impl<'a> Builder<'a> {
         let mut transcript = Transcript {
             without: input.without,
             thoughts: input.thoughts,
+            apart: input.apart,
             ..Transcript::default()
         };
         transcript
@@ -207,14 +213,15 @@ impl<'a> Builder<'a> {
                 continue;
             }
             // How much of the client's message is the last hop's own.
+            let thoughts = (self.input.own_thoughts)(message, record).unwrap_or(shape.reasoning);
             let (text, reasoning) = match handed {
-                Handed::Nothing | Handed::Changed => (shape.text, shape.reasoning),
-                Handed::Front => (hop.text, shape.reasoning),
+                Handed::Nothing | Handed::Changed => (shape.text, thoughts),
+                Handed::Front => (hop.text, thoughts),
                 // The client may have left out thoughts.
                 Handed::Split => (hop.text, hop.reasoning.min(shape.reasoning)),
                 // Among the thoughts of all hops nothing of the last one's can be told apart.
                 Handed::All if self.input.thoughts.whole => (0, 0),
-                Handed::All => (0, shape.reasoning),
+                Handed::All => (0, thoughts),
             };
             // The client holds the visible calls; the record has the hidden ones with their places.
             let mut calls = visible(shape);

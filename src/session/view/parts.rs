@@ -71,6 +71,7 @@ impl View {
             }
             let part = part(entry);
             parts.add(part, u64::from(whole));
+            parts.shift(part, Part::Own, u64::from(self.apart(at, entry)));
             if part == Part::Calls {
                 let hidden = self.hidden(entry);
                 parts.shift(Part::Calls, Part::Own, hidden);

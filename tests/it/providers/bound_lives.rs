@@ -152,7 +152,7 @@ impl Kill {
 }
 
 /// A proxy's process on some data.
-fn process(data: &Path, host: &Host) -> Process {
+pub fn process(data: &Path, host: &Host) -> Process {
     // What a slow disk does is judged elsewhere.
     let env = [
         ("PLIMSOLL__STORE__WAIT", "60s"),

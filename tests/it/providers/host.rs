@@ -7,6 +7,7 @@ use plimsoll_scripted::{Form, Options, Provider, Received, Rules, Script, Verdic
 
 use super::script::{self, Quirks};
 use crate::dialects::Sent;
+use crate::metered::counter;
 
 /// A running provider.
 pub struct Host {
@@ -18,6 +19,9 @@ pub struct Host {
 
 /// Of each request whether the hidden tools are offered, and whether they are asked for.
 type Fronts = Arc<Mutex<Vec<(bool, bool)>>>;
+
+/// Tokens that the head of a seal looks like, beside the thought that it seals.
+const SEAL: usize = 8;
 
 /// How the guidance begins.
 const GUIDANCE: &str = "# Context episodes";
@@ -35,6 +39,7 @@ impl Host {
         });
         let options = Options {
             rules,
+            count: counter(),
             ..Options::default()
         };
         let provider = Provider::start(script, options).await.unwrap();
@@ -58,6 +63,15 @@ impl Host {
         self.provider.asked(self.form)
     }
 
+    /// The sizes of the requests that were answered, by the provider's own count, from a request on, each with how
+    /// far a count may be off that can't look into what is sealed.
+    pub fn sizes(&self, from: usize) -> Vec<(usize, usize)> {
+        let answered = |request: &Received| request.verdict == Verdict::Accepted;
+        let requests = self.requests().into_iter().skip(from);
+        let sized = |request: Received| (request.size, SEAL * seals(&request.body));
+        requests.filter(answered).map(sized).collect()
+    }
+
     /// Takes the requests away, so that a long session need not be held in memory.
     pub fn take(&self) -> Vec<Received> {
         self.provider.take()
@@ -74,6 +88,17 @@ impl Host {
         });
         refused.collect()
     }
+}
+
+/// How many thoughts of a request can only be told by the length of what seals them.
+fn seals(body: &[u8]) -> usize {
+    let body = String::from_utf8_lossy(body);
+    let marks = [
+        "\"encrypted_content\":",
+        "\"thinking\":\"\"",
+        "\"reasoning.encrypted\"",
+    ];
+    marks.iter().map(|mark| body.matches(mark).count()).sum()
 }
 
 /// The tools that a model uses, which does not use what waits to be asked for. Notes what stood in

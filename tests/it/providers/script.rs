@@ -9,6 +9,9 @@ pub const LAST: usize = 36;
 /// The commands of one turn of the user's.
 const STAGE: usize = 12;
 
+/// The tokens of a long description.
+const DESCRIBED: usize = 140;
+
 /// What is odd about the calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Quirks {
@@ -26,6 +29,10 @@ pub struct Quirks {
     pub torn: bool,
     /// An act ends with a description.
     pub described: bool,
+    /// No work is marked, although the model is asked to.
+    pub unmarked: bool,
+    /// Each command is an exploration of its own, which ends with a long description.
+    pub explores: bool,
     /// The commands of the session.
     pub last: usize,
     /// The tokens of each thought; 0 for a sentence.
@@ -42,6 +49,8 @@ impl Quirks {
         misspelt: false,
         torn: false,
         described: false,
+        unmarked: false,
+        explores: false,
         last: LAST,
         thinks: 0,
     };
@@ -63,7 +72,7 @@ pub fn output(id: &str, quirks: Quirks) -> String {
 
 /// The answer to what a request ends with.
 pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
-    let marks = offered.iter().any(|name| name == "delimiter");
+    let marks = !quirks.unmarked && offered.iter().any(|name| name == "delimiter");
     if let Some(rest) = key.strip_prefix("hid_") {
         let n = rest.split('_').next().and_then(|n| n.parse().ok());
         let n: usize = n.unwrap_or_default();
@@ -87,7 +96,7 @@ pub fn reply(key: &str, offered: &[String], quirks: Quirks) -> Reply {
     if key.starts_with('b') && (n - 1).is_multiple_of(stage) {
         return Reply::text(format!("{} done.", n - 1)).reasoning(thought(n, quirks));
     }
-    let lone = lone(n);
+    let lone = lone(n) && !quirks.explores;
     let mut calls = if marks { hidden(n, quirks) } else { Vec::new() };
     if lone && marks && !quirks.mixed {
         let thought = if quirks.unthought {
@@ -152,6 +161,12 @@ fn hidden(n: usize, quirks: Quirks) -> Vec<Call> {
         false => json!({"action": "end"}),
     };
     let marks = match n % 6 {
+        _ if quirks.explores => {
+            let learned = thoughts::words(&format!("learned {n}"), 9, DESCRIBED);
+            let end = json!({"action": "end", "description": learned});
+            let start = json!({"action": "start", "name": format!("expl{n}"), "type": "expl"});
+            [end, start].into_iter().skip(usize::from(n == 1)).collect()
+        }
         1 if n % 12 == 1 && n > 1 => vec![end, start("expl", json!({}))],
         1 => vec![start("expl", json!({}))],
         4 => vec![

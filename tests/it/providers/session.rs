@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use plimsoll::config::Backend;
 use plimsoll::turn::Offer;
-use plimsoll_scripted::{Form, Rule, Rules};
+use plimsoll_scripted::rules::Mismatch;
+use plimsoll_scripted::{Form, Reads, Rule, Rules};
 use serde_json::Value;
 
 use super::agent::{Agent, Heard};
@@ -21,6 +22,8 @@ const CEILING: u32 = 4_000;
 const TRIES: usize = 8;
 /// Refusals for a rule and model at most.
 const REFUSALS: usize = 2;
+/// The turn in which a session goes on with another model, where it does.
+const SWITCH: usize = LAST / 2 + 2;
 /// How long the store is waited for, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,6 +58,8 @@ struct Played {
     exceeded: usize,
     /// Refusals when the proxy was restarted.
     before: BTreeMap<String, usize>,
+    /// Answers that told a size.
+    told: usize,
     passes: f64,
     learned: f64,
     faults: Vec<String>,
@@ -134,13 +139,22 @@ impl Case {
         self.rules.iter().any(random)
     }
 
+    /// By how much a size may be off where the provider drops without a word what lost its place: a turn later its
+    /// report corrects what is told.
+    fn lost(&self, size: usize) -> usize {
+        let drops = self.rules.contains(&Rule::Bound(Mismatch::Drop));
+        if drops { size / 16 } else { 0 }
+    }
+
     /// Plays the session both ways.
     pub async fn play(self) {
         let host = self.host().await;
         let mut direct = Played::default();
         let mut agent = self.agent();
         agent.at(host.addr);
-        let stopped = self.go(&mut agent, &mut direct, 0..self.turns()).await;
+        let stopped = self
+            .go(&mut agent, &mut direct, 0..self.turns(), None)
+            .await;
         assert_eq!(
             (stopped, &direct.faults),
             (true, &Vec::new()),
@@ -173,6 +187,7 @@ impl Case {
                 .of(self.model, self.rules.clone())
                 .of(model, rules.clone()),
         };
+        let rules = rules.of(self.model, [Rule::Reads(reads(self.model))]);
         Host::start(self.form, rules, self.quirks).await
     }
 
@@ -201,7 +216,7 @@ impl Case {
             })
             .await;
             agent.at(proxy.addr);
-            let stopped = self.go(&mut agent, &mut played, turns).await;
+            let stopped = self.go(&mut agent, &mut played, turns, Some(host)).await;
             played.passes += total(&proxy, "plimsoll_passes_total").await;
             played.learned += total(&proxy, "plimsoll_rules_learned_total").await;
             proxy.stop.cancel();
@@ -221,19 +236,24 @@ impl Case {
         agent: &mut Agent,
         played: &mut Played,
         turns: std::ops::Range<usize>,
+        host: Option<&Host>,
     ) -> bool {
         for turn in turns {
-            if turn == LAST / 2 + 2
+            if turn == SWITCH
                 && let Some((model, _)) = &self.switched
             {
                 agent.switch(model);
             }
+            let before = host.map_or(0, |host| host.requests().len());
             let mut heard = agent.ask().await;
             for _ in 1..TRIES {
                 if heard.status == 200 || !self.random() {
                     break;
                 }
                 heard = agent.ask().await;
+            }
+            if let Some(host) = host {
+                self.measure(turn, &heard, &host.sizes(before), played);
             }
             let whole = self.look(turn, &heard, played);
             agent.keep(&heard);
@@ -286,6 +306,33 @@ impl Case {
         true
     }
 
+    /// What the header tells is what the provider counted of one of the turn's requests: the last one, or with a
+    /// stream the one whose answer began it. None is over a budget that is said to be kept.
+    fn measure(&self, turn: usize, heard: &Heard, counted: &[(usize, usize)], played: &mut Played) {
+        let Ok(told) = heard.header("x-plimsoll-context-tokens").parse::<usize>() else {
+            return;
+        };
+        played.told += 1;
+        // Until another model has reported something, what is told goes by the reports of the one before it.
+        if self.switched.is_some() && turn == SWITCH {
+            return;
+        }
+        let last = counted.len().saturating_sub(1);
+        let begins = &counted[if self.streamed { 0 } else { last }..];
+        let is_told = |(own, slack): &(usize, usize)| own.abs_diff(told) <= slack + self.lost(*own);
+        if !begins.iter().any(is_told) {
+            let fault = format!("turn {turn}: {told} tokens are told, and {counted:?} counted");
+            played.faults.push(fault);
+        }
+        let is_over =
+            |(own, slack): &(usize, usize)| own - slack - self.lost(*own) > self.ceiling as usize;
+        let kept = heard.header("x-plimsoll-budget") != "exceeded";
+        if kept && counted.last().is_some_and(is_over) {
+            let fault = format!("turn {turn}: {counted:?} tokens are over the budget");
+            played.faults.push(fault);
+        }
+    }
+
     fn compare(&self, direct: &Played, played: &mut Played) {
         let pairs = direct.seen.iter().zip(&played.seen);
         let other = pairs.enumerate().find(|(_, (a, b))| a != b);
@@ -303,6 +350,10 @@ impl Case {
 
     fn judge(&self, host: &Host, played: &mut Played) {
         let mut fault = |text: String| played.faults.push(text);
+        let (told, open) = (played.told, played.open.len());
+        if told + open < played.seen.len() {
+            fault(format!("{told} sizes told of {} turns", played.seen.len()));
+        }
         if played.passes < 3.0 {
             fault(format!("{} passes", played.passes));
         }
@@ -361,4 +412,13 @@ fn counted(host: &Host) -> BTreeMap<String, usize> {
         *counts.entry(model).or_default() += 1;
     }
     counts
+}
+
+/// Which thoughts a model reads, as its provider says.
+pub fn reads(model: &str) -> Reads {
+    match model {
+        _ if model.contains("deepseek") => Reads::Calls,
+        _ if model.contains("claude-sonnet-4") => Reads::Turn,
+        _ => Reads::All,
+    }
 }

@@ -86,3 +86,25 @@ rule!(gemini_much, {
     let model = "gemini-3-flash-preview";
     case(Form::Chat, model, Rule::GeminiSignatures, MUCH)
 });
+rule!(an_older_claude_in_chat, {
+    case(Form::Chat, "claude-sonnet-4-5", Rule::StrictNames, MUCH)
+});
+rule!(an_older_claude_in_responses, {
+    let model = "claude-sonnet-4-5";
+    case(Form::Responses, model, Rule::ReasoningItems, MUCH)
+});
+rule!(deepseek_in_responses, {
+    case(Form::Responses, "deepseek-chat", Rule::StrictNames, MUCH)
+});
+rule!(claude_in_no_words, {
+    let rule = Rule::ClaudeThinking;
+    case(Form::Messages, "claude-opus-4-6", rule, MUCH).and(Rule::Hidden)
+});
+rule!(an_older_claude_in_no_words, {
+    let rule = Rule::ClaudeThinking;
+    case(Form::Messages, "claude-sonnet-4-5", rule, MUCH).and(Rule::Hidden)
+});
+rule!(behind_openrouter, {
+    let model = "google/gemini-3-flash-preview";
+    case(Form::Chat, model, Rule::OpenRouterSignatures, MUCH)
+});

@@ -1,0 +1,169 @@
+//! How many tokens a view takes. What a message shows and what that takes both follow from `said`. Never decides what
+//! is shown.
+
+use super::{View, own_note};
+use crate::model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
+use crate::session::index::{EntryIndex, Indexed, ItemIndex, indices};
+use crate::session::marked::Marked;
+use crate::session::note::Note;
+use crate::session::transcript::{Item, Source, TranscriptEntry};
+use std::sync::Arc;
+
+impl View {
+    /// The *body* size of an entry: all that is sent of it, in tokens.
+    #[must_use]
+    pub fn body_size(&self, entry: &TranscriptEntry) -> u32 {
+        self.weigh(entry).0
+    }
+
+    /// The same view, of which the provider drops these thoughts too.
+    #[must_use]
+    pub fn dropping(mut self, thoughts: &[ItemIndex]) -> Self {
+        let items = thoughts
+            .iter()
+            .filter_map(|at| self.transcript.items.get(*at));
+        let entries: Vec<EntryIndex> = items.map(|item| item.entry).collect();
+        if !entries.is_empty() && self.dropped.is_empty() {
+            self.dropped = self.transcript.entries.iter().map(|_| false).collect();
+        }
+        for at in entries {
+            if let Some(slot) = self.dropped.get_mut(at) {
+                *slot = true;
+            }
+            self.recount(at);
+        }
+        self
+    }
+
+    /// Counts all entries.
+    pub(super) fn count(&mut self) {
+        self.dropped = self.dropped_now();
+        let transcript = Arc::clone(&self.transcript);
+        self.sizes = Indexed::default();
+        self.sizes.reserve(transcript.entries.len());
+        for (at, entry) in transcript.entries.indexed() {
+            let size = self.tokens(at, entry);
+            self.sizes.push(size);
+        }
+        self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
+    }
+
+    /// Counts one entry again, and where it is shown no longer or again, the one behind it, which may need to be kept
+    /// apart from another now.
+    pub fn recount(&mut self, at: EntryIndex) {
+        let before = self.sizes.get(at).copied();
+        self.resize(at);
+        let is_shown = |size: Option<u32>| size.is_some_and(|size| size > 0);
+        if is_shown(before) != is_shown(self.sizes.get(at).copied()) {
+            let next = self.shown(EntryIndex(at.0 + 1)..self.sizes.end()).next();
+            next.into_iter().for_each(|next| self.resize(next));
+        }
+    }
+
+    fn resize(&mut self, at: EntryIndex) {
+        let Some(entry) = self.transcript.entries.get(at) else {
+            return;
+        };
+        let size = self.tokens(at, entry);
+        if let Some(slot) = self.sizes.get_mut(at) {
+            self.size = self.size + u64::from(size) - u64::from(*slot);
+            *slot = size;
+        }
+    }
+
+    /// The entries of a range that are shown, by their sizes.
+    fn shown(
+        &self,
+        range: std::ops::Range<EntryIndex>,
+    ) -> impl DoubleEndedIterator<Item = EntryIndex> {
+        indices(range).filter(|at| self.sizes.get(*at).is_some_and(|size| *size > 0))
+    }
+
+    /// The tokens of the message before an entry that keeps it apart from the answer before it, because what stood
+    /// between them is gone. Most formats need none.
+    pub(super) fn apart(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
+        let tokens = self.transcript.apart;
+        if tokens == 0 || entry.role != Role::Assistant {
+            return 0;
+        }
+        let Some(before) = self.shown(EntryIndex(0)..at).next_back() else {
+            return 0;
+        };
+        let follows = before.0 + 1 == at.0;
+        let joins = |other: &TranscriptEntry| {
+            // What the client itself put side by side stays so.
+            let clients = matches!(other.source, Source::Client(_) | Source::LastHop { .. });
+            other.role == Role::Assistant && !(clients && follows)
+        };
+        match self.transcript.entries.get(before).is_some_and(joins) {
+            true => tokens,
+            false => 0,
+        }
+    }
+
+    /// The messages whose thoughts the provider drops as they are shown now. A pass doesn't ask again: what it
+    /// evicts may have more of them dropped.
+    fn dropped_now(&self) -> Indexed<EntryIndex, bool> {
+        let read = self.transcript.thoughts.read;
+        if read == ReasoningRead::All {
+            return Indexed::default();
+        }
+        let seen = self.marked();
+        let message = |entry: &TranscriptEntry| {
+            let mut items = seen.transcript.items_of(entry).iter();
+            (
+                entry.role,
+                items.any(|item| item.kind == ItemKind::Call && seen.shown(item)),
+            )
+        };
+        let messages: Vec<_> = self.transcript.entries.iter().map(message).collect();
+        read.dropped(&messages).into_iter().collect()
+    }
+
+    /// The read size of an entry, in tokens.
+    pub(super) fn tokens(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
+        let (body, thought) = self.weigh(entry);
+        if body == 0 {
+            return 0;
+        }
+        let drops = self.dropped.get(at).copied().unwrap_or_default();
+        body + self.apart(at, entry) - if drops { thought } else { 0 }
+    }
+
+    /// The size of an entry as shown and of its thought in it, in tokens.
+    fn weigh(&self, entry: &TranscriptEntry) -> (u32, u32) {
+        let seen = Marked::new(&self.transcript, &self.marks);
+        let items = seen.transcript.items_of(entry);
+        match entry.role {
+            Role::System | Role::User | Role::Other => (sum(items.iter()), 0),
+            Role::Tool => match items.first().and_then(|item| item.pair) {
+                None => (sum(items.iter()), 0),
+                Some(call) if !seen.call_shown(call) => (0, 0),
+                Some(call) => {
+                    let note = self.notes.results.get(&call);
+                    let noted = note.map(|note| MESSAGE_TOKENS + note.tokens());
+                    (noted.unwrap_or_else(|| sum(items.iter())), 0)
+                }
+            },
+            Role::Assistant => {
+                let said = self.said(entry);
+                if !said.shown {
+                    return (0, 0);
+                }
+                let (mut body, mut thought) = (MESSAGE_TOKENS, 0);
+                let all = seen.transcript.indexed_items_of(entry);
+                for (at, item) in all.filter(|(_, item)| self.says(&said, item)) {
+                    body += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
+                    if item.kind == ItemKind::Reasoning {
+                        thought += item.tokens;
+                    }
+                }
+                (body, thought)
+            }
+        }
+    }
+}
+
+fn sum<'a>(items: impl Iterator<Item = &'a Item>) -> u32 {
+    MESSAGE_TOKENS + items.map(|item| item.tokens).sum::<u32>()
+}
