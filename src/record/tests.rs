@@ -142,7 +142,7 @@ pub(super) fn full_turn() -> TurnReport {
             write: 375.0,
             output: 375.0,
         },
-        hidden_cost: 0.0,
+        hidden_cost: 100.0,
         client_cost: Cost {
             plain: 600.0,
             read: 800.0,

@@ -70,6 +70,9 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("ledger_units_total", "counter", &["side"]),
     ("ledger_usd_total", "counter", &["side"]),
     ("ledger_unpriced_units_total", "counter", &["side"]),
+    ("ledger_role_units_total", "counter", &["role"]),
+    ("ledger_role_usd_total", "counter", &["role"]),
+    ("unread_answers_total", "counter", &[]),
     ("projected_saved_units", "gauge", &["part"]),
     ("projected_saved_usd", "gauge", &["part"]),
     ("projections_total", "counter", &["outcome"]),
@@ -286,6 +289,10 @@ fn all_kinds() -> Vec<TurnReport> {
     with(&|turn| {
         turn.ledger = unpriced(turn.ledger);
         turn.projected = turn.ledger;
+    });
+    with(&|turn| {
+        turn.unread = true;
+        turn.aside = true;
     });
     for side in AbortSide::ALL {
         for phase in AbortPhase::ALL {
