@@ -151,6 +151,7 @@ impl MetricsText<'_> {
             evicted: part("evicted"),
             rewritten: part("rewritten"),
             annotated: part("annotated"),
+            breakpoints: part("breakpoints"),
         }
     }
 }
@@ -161,13 +162,19 @@ struct SavingParts {
     evicted: f64,
     rewritten: f64,
     annotated: f64,
+    breakpoints: f64,
 }
 
 impl SavingParts {
     fn told(&self, whole: f64, known: bool) -> String {
         let share = 100.0 * self.net.abs() / whole.max(f64::MIN_POSITIVE);
+        let marked = if self.breakpoints == 0.0 {
+            String::new()
+        } else {
+            format!(" and {} by breakpoints", said(self.breakpoints, known))
+        };
         format!(
-            "({share:.1} %): {} by eviction, less {} for rewritten caches and {} for the hidden tools",
+            "({share:.1} %): {} by eviction{marked}, less {} for rewritten caches and {} for the hidden tools",
             said(self.evicted, known),
             said(self.rewritten, known),
             said(self.annotated, known),
@@ -230,6 +237,15 @@ mod tests {
                  $0.5000 for rewritten caches and $0.1400 for the hidden tools",
             ]
         );
+    }
+
+    #[test]
+    fn what_breakpoints_saved_is_told_where_they_did() {
+        let shown = metrics("usd", [1.71, 2.82, 1.11, 1.5, 0.5, 0.14])
+            + "plimsoll_saved_usd{part=\"breakpoints\"} 0.25\n";
+        let told = lines(&shown);
+        let expect = "$1.50 by eviction and $0.2500 by breakpoints, less $0.5000 for rewritten caches";
+        assert!(told[1].contains(expect), "{told:?}");
     }
 
     /// Half of it at a model without a price: dollars for the one, units for the other, none of both.
