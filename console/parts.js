@@ -154,11 +154,13 @@ export function Waterfall({ m, money }) {
   /** @type {[string, number, number, string, number, string][]} */
   const rows = [
     ["not sent", 0, m.not_sent, "color-mix(in srgb, var(--good) 55%, var(--panel))", m.not_sent, "good"],
-    ...(m.breakpoints ? [["breakpoints set", m.not_sent, m.breakpoints, "color-mix(in srgb, var(--good) 35%, var(--panel))", m.breakpoints, "good"]] : []),
+    ["breakpoints set", m.not_sent, m.breakpoints, "color-mix(in srgb, var(--good) 35%, var(--panel))", m.breakpoints, "good"],
     ["cache rewrites", gained - m.rewrites, m.rewrites, "var(--bad)", -m.rewrites, "bad"],
     ["hidden hops, marks", Math.max(0, m.net), m.hidden, "var(--act)", -m.hidden, "warn"],
   ];
-  return html`<div>${rows.map(([name, from, size, fill, value, sense]) => html`<div class="wf" key=${name}>
+  // Most sessions have breakpoints of their own, or need none.
+  const told = rows.filter((row) => m.breakpoints || row[0] !== "breakpoints set");
+  return html`<div>${told.map(([name, from, size, fill, value, sense]) => html`<div class="wf" key=${name}>
     <span class="mid nw">${name}</span>
     <svg width="100%" height="8" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
       <rect x=${Math.max(0, (100 * from) / most)} width=${(100 * Math.max(0, size)) / most} height="8" fill=${fill}/></svg>
