@@ -7,7 +7,7 @@ mod left;
 mod parts;
 mod sizes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use parts::{Part, Parts};
@@ -32,6 +32,8 @@ pub struct View {
     sizes: Indexed<EntryIndex, u32>,
     /// Their sum.
     size: u64,
+    /// The entries that are shown, where one may have to be kept apart from the one before it; else empty.
+    shown: BTreeSet<EntryIndex>,
     /// The messages whose thoughts the provider drops by itself; empty if it drops none.
     dropped: Indexed<EntryIndex, bool>,
 }

@@ -3,7 +3,7 @@
 
 use super::{View, own_note};
 use crate::model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
-use crate::session::index::{EntryIndex, Indexed, ItemIndex, indices};
+use crate::session::index::{EntryIndex, Indexed, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::note::Note;
 use crate::session::transcript::{Item, Source, TranscriptEntry};
@@ -39,23 +39,22 @@ impl View {
     pub(super) fn count(&mut self) {
         self.dropped = self.dropped_now();
         let transcript = Arc::clone(&self.transcript);
-        self.sizes = Indexed::default();
-        self.sizes.reserve(transcript.entries.len());
-        for (at, entry) in transcript.entries.indexed() {
-            let size = self.tokens(at, entry);
-            self.sizes.push(size);
+        self.sizes = transcript.entries.iter().map(|_| 0).collect();
+        self.size = 0;
+        self.shown.clear();
+        // In order, because what stands before an entry decides whether it has to be kept apart.
+        for (at, _) in transcript.entries.indexed() {
+            self.resize(at);
         }
-        self.size = self.sizes.iter().map(|size| u64::from(*size)).sum();
     }
 
     /// Counts one entry again, and where it is shown no longer or again, the one behind it, which may need to be kept
     /// apart from another now.
     pub fn recount(&mut self, at: EntryIndex) {
-        let before = self.sizes.get(at).copied();
+        let before = self.shown.contains(&at);
         self.resize(at);
-        let is_shown = |size: Option<u32>| size.is_some_and(|size| size > 0);
-        if is_shown(before) != is_shown(self.sizes.get(at).copied()) {
-            let next = self.shown(EntryIndex(at.0 + 1)..self.sizes.end()).next();
+        if before != self.shown.contains(&at) {
+            let next = self.shown.range(EntryIndex(at.0 + 1)..).next().copied();
             next.into_iter().for_each(|next| self.resize(next));
         }
     }
@@ -65,28 +64,25 @@ impl View {
             return;
         };
         let size = self.tokens(at, entry);
+        if self.transcript.apart > 0 {
+            match size {
+                0 => self.shown.remove(&at),
+                _ => self.shown.insert(at),
+            };
+        }
         if let Some(slot) = self.sizes.get_mut(at) {
             self.size = self.size + u64::from(size) - u64::from(*slot);
             *slot = size;
         }
     }
 
-    /// The entries of a range that are shown, by their sizes.
-    fn shown(
-        &self,
-        range: std::ops::Range<EntryIndex>,
-    ) -> impl DoubleEndedIterator<Item = EntryIndex> {
-        indices(range).filter(|at| self.sizes.get(*at).is_some_and(|size| *size > 0))
-    }
-
     /// The tokens of the message before an entry that keeps it apart from the answer before it, because what stood
     /// between them is gone. Most formats need none.
     pub(super) fn apart(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
-        let tokens = self.transcript.apart;
-        if tokens == 0 || entry.role != Role::Assistant {
+        if entry.role != Role::Assistant {
             return 0;
         }
-        let Some(before) = self.shown(EntryIndex(0)..at).next_back() else {
+        let Some(before) = self.shown.range(..at).next_back() else {
             return 0;
         };
         let follows = before.0 + 1 == at.0;
@@ -95,8 +91,8 @@ impl View {
             let clients = matches!(other.source, Source::Client(_) | Source::LastHop { .. });
             other.role == Role::Assistant && !(clients && follows)
         };
-        match self.transcript.entries.get(before).is_some_and(joins) {
-            true => tokens,
+        match self.transcript.entries.get(*before).is_some_and(joins) {
+            true => self.transcript.apart,
             false => 0,
         }
     }
