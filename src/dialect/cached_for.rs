@@ -5,11 +5,11 @@ use std::time::Duration;
 use memchr::memmem;
 
 use super::json;
-use crate::model::raw::{self, Object};
+use crate::model::raw::Object;
 
 /// The member that is a marker of what is cached
 /// (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, 2026-11).
-const MARKER: &str = "cache_control";
+pub const MARKER: &str = "cache_control";
 
 /// For how long a marker keeps what stands before it if it does not say.
 const MINUTES: Duration = Duration::from_secs(300);
@@ -29,9 +29,9 @@ pub struct CachedFor {
 }
 
 impl CachedFor {
-    /// What a request asks for by the markers in it or, where OpenAI's models cache by themselves, by its options
-    /// (<https://developers.openai.com/api/docs/guides/prompt-caching>, 2026-11).
-    pub fn of(request: &Object<'_>) -> Self {
+    /// What a request with these messages asks for by the markers in it or, where OpenAI's models cache by themselves,
+    /// by its options (<https://developers.openai.com/api/docs/guides/prompt-caching>, 2026-11).
+    pub fn of<'a>(request: &Object<'_>, messages: impl Iterator<Item = &'a [u8]>) -> Self {
         let retention = request.text("prompt_cache_retention");
         let retention = retention.and_then(|time| read(&time));
         let options = request.present("prompt_cache_options").map(Object::parse);
@@ -39,9 +39,11 @@ impl CachedFor {
         let options = options.and_then(|options| read(&options.text("ttl")?));
         let mut found = Self::default();
         found.add(retention.max(options));
-        for list in ["tools", "system", "messages", "input"] {
-            found.add_list(request.present(list).unwrap_or_default());
+        let front = ["tools", "system"].map(|list| request.present(list).unwrap_or_default());
+        for list in front.into_iter().filter(|list| may_hold(list)) {
+            found.add_all(json::elements(list));
         }
+        found.add_all(messages);
         found.add(marker(request));
         found
     }
@@ -64,14 +66,9 @@ impl CachedFor {
         self.end = time.or(self.end);
     }
 
-    /// Adds the markers in a list. Histories are long and markers few, so only elements that may hold one are read.
-    fn add_list(&mut self, list: &[u8]) {
-        if memmem::find(list, MARKER.as_bytes()).is_none() {
-            return;
-        }
-        let elements = raw::array(list).unwrap_or_default().into_iter();
-        let held = elements.filter_map(|span| list.get(span));
-        for one in held.filter(|one| memmem::find(one, MARKER.as_bytes()).is_some()) {
+    /// Adds the markers in all of these.
+    fn add_all<'a>(&mut self, elements: impl Iterator<Item = &'a [u8]>) {
+        for one in elements.filter(|one| may_hold(one)) {
             self.add_within(one, DEPTH);
         }
     }
@@ -90,6 +87,11 @@ impl CachedFor {
         self.add(function.and_then(Result::ok).as_ref().and_then(marker));
         self.add(marker(&object));
     }
+}
+
+/// Whether a marker may be in there. Histories are long and markers few, so this saves parsing.
+pub fn may_hold(bytes: &[u8]) -> bool {
+    memmem::find(bytes, MARKER.as_bytes()).is_some()
 }
 
 /// The time that the marker of an object says: five minutes if it says none.
@@ -121,7 +123,9 @@ mod tests {
 
     fn found(body: &Value) -> CachedFor {
         let body = body.to_string();
-        CachedFor::of(&Object::parse(body.as_bytes()).unwrap())
+        let request = Object::parse(body.as_bytes()).unwrap();
+        let messages = request.present("messages").unwrap_or_default();
+        CachedFor::of(&request, json::elements(messages))
     }
 
     #[test]

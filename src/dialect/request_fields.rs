@@ -115,12 +115,19 @@ pub struct RequestFields {
 }
 
 impl RequestFields {
-    /// A request of which only the model is known, and whether it is streamed.
-    pub(super) fn new(dialect: Dialect, body: &Bytes, object: &Object<'_>) -> Self {
+    /// A request of which only the model is known, whether it is streamed, and how long what is in it and in the
+    /// messages at these spans asks to be cached.
+    pub(super) fn new<'a>(
+        dialect: Dialect,
+        body: &Bytes,
+        object: &Object<'_>,
+        messages: impl Iterator<Item = &'a Span>,
+    ) -> Self {
+        let messages = messages.filter_map(|span| body.get(span.clone()));
         Self {
             dialect,
             body: body.clone(),
-            cached_for: CachedFor::of(object),
+            cached_for: CachedFor::of(object, messages),
             model: object.text("model").unwrap_or_default().into_owned(),
             messages: Vec::new(),
             messages_span: Range::default(),

@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn an_hour_is_held_and_paid_for() {
         let request = json!({"cache_control": {"type": "ephemeral", "ttl": "1h"}}).to_string();
-        let hour = CachedFor::of(&Object::parse(request.as_bytes()).unwrap());
+        let request = Object::parse(request.as_bytes()).unwrap();
+        let hour = CachedFor::of(&request, std::iter::empty());
         for (cached_for, minutes, cached, spent) in [
             (CachedFor::default(), 4, 150, 150.0 * 1.25 + 15.0 + 125.0),
             (CachedFor::default(), 50, 0, 150.0 * 1.25 + 250.0 * 1.25),

@@ -37,6 +37,7 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
         (_, true) => Some(Unmanaged::Empty),
         (Some(0 | 1) | None, false) => None,
     };
+    let fields = RequestFields::new(Dialect::Chat, &body, &object, messages.iter());
     Ok(RequestFields {
         messages,
         messages_span,
@@ -47,7 +48,7 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
         unmanaged,
         structured: asks_for_json(object.present("response_format")),
         one_call: object.raw("parallel_tool_calls") == Some(b"false"),
-        ..RequestFields::new(Dialect::Chat, &body, &object)
+        ..fields
     })
 }
 

@@ -8,16 +8,13 @@
 //! for an hour behind one that is kept for minutes.
 
 use bytes::Bytes;
-use memchr::memmem;
 
 use super::block::{Block, BlockType, Unit, UnitForm};
+use crate::dialect::cached_for::{MARKER, may_hold};
 use crate::dialect::json;
 use crate::dialect::list::Breakpoint;
 use crate::model::Role;
 use crate::model::raw::{self, Object};
-
-/// The member that is a marker.
-const KEY: &str = "cache_control";
 
 /// How long the provider keeps what ends at a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +30,7 @@ impl Lifetime {
     /// The lifetime that the marker of a block, a tool or a whole request says; `None` if it has no
     /// marker.
     pub fn of(object: &Object<'_>) -> Option<Self> {
-        object.present(KEY).map(Self::read)
+        object.present(MARKER).map(Self::read)
     }
 
     fn read(marker: &[u8]) -> Self {
@@ -60,11 +57,6 @@ pub fn lifetimes(array: &[u8]) -> Vec<Lifetime> {
     json::objects(array)
         .filter_map(|object| Lifetime::of(&object))
         .collect()
-}
-
-/// Whether a marker may be in there. Histories are long and markers few, so this saves parsing.
-fn may_hold(bytes: &[u8]) -> bool {
-    memmem::find(bytes, KEY.as_bytes()).is_some()
 }
 
 /// A message as it is sent.
@@ -188,7 +180,8 @@ fn inside(block: &Block<'_>) -> Vec<Lifetime> {
     let source = source.and_then(|source| Object::parse(source).ok()?.present("content"));
     let held = [block.member("content"), source].into_iter().flatten();
     let held = held.flat_map(lifetimes);
-    held.chain(block.member(KEY).map(Lifetime::read)).collect()
+    held.chain(block.member(MARKER).map(Lifetime::read))
+        .collect()
 }
 
 /// The last block before a message that may be marked.
@@ -243,7 +236,7 @@ fn with(message: &[u8], block: usize, lifetime: Lifetime) -> Option<Bytes> {
         return Some(raw::splice(message, &[edit]));
     }
     let element = raw::array(content).ok()?.get(block)?.clone();
-    let marked = unit.blocks.get(block)?.with(KEY, lifetime.marker())?;
+    let marked = unit.blocks.get(block)?.with(MARKER, lifetime.marker())?;
     let edit = (raw::shift(&element, span.start), marked);
     Some(raw::splice(message, &[edit]))
 }

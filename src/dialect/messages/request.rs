@@ -67,7 +67,12 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
         structured: asks_for_json(format),
         one_call: one_call(&object),
         checks_thoughts: checks_thoughts(&object),
-        ..RequestFields::new(Dialect::Messages, &body, &object)
+        ..RequestFields::new(
+            Dialect::Messages,
+            &body,
+            &object,
+            hosts.iter().map(|host| &host.span),
+        )
     };
     let layout = Hosts {
         hosts,

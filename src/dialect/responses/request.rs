@@ -85,6 +85,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         references.items = units.references;
     }
     let tools = tools::read(&body, &object, &units.tools);
+    let fields = RequestFields::new(Dialect::Responses, &body, &object, units.spans.iter());
     let fields = RequestFields {
         messages: instructions(&object)
             .into_iter()
@@ -102,7 +103,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         structured: asks_for_json(format_in(&object, "text")),
         one_call: object.raw("parallel_tool_calls") == Some(b"false"),
         stored: object.raw("store") != Some(b"false"),
-        ..RequestFields::new(Dialect::Responses, &body, &object)
+        ..fields
     };
     Ok((fields, references))
 }
