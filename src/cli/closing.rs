@@ -244,7 +244,8 @@ mod tests {
         let shown = metrics("usd", [1.71, 2.82, 1.11, 1.5, 0.5, 0.14])
             + "plimsoll_saved_usd{part=\"breakpoints\"} 0.25\n";
         let told = lines(&shown);
-        let expect = "$1.50 by eviction and $0.2500 by breakpoints, less $0.5000 for rewritten caches";
+        let expect =
+            "$1.50 by eviction and $0.2500 by breakpoints, less $0.5000 for rewritten caches";
         assert!(told[1].contains(expect), "{told:?}");
     }
 

@@ -22,7 +22,7 @@ use crate::replay::{Lab, Options, Outcome, Pricing, TextPart};
 use crate::session::index::ItemIndex;
 use crate::tokens::Cost;
 use crate::turn::state::Look;
-use crate::turn::{Classes, sizes};
+use crate::turn::{Classes, MIN_CEILING, sizes};
 
 /// The most combinations of one question.
 const MOST_POINTS: usize = 64;
@@ -437,7 +437,7 @@ fn combinations(ask: &WhatIfAsk) -> Result<Vec<Tried>, ConsoleError> {
             let depth = sizes::floor(floor)
                 .map_err(|error| refuse(format!("a floor {error}, and not `{floor}`")))?;
             for tau in &ask.taus {
-                sizes::ceiling(&tau.to_string())
+                sizes::not_below(*tau, MIN_CEILING)
                     .map_err(|error| refuse(format!("a ceiling {error}, and not {tau}")))?;
                 tried.push((*tau, (floor.clone(), depth), policy.clone(), ladder.clone()));
             }

@@ -53,12 +53,13 @@ impl Totals {
             self.client.0 + account.client.0,
             self.client.1 + account.client.1,
         );
-        let Some(usd) = account.usd.filter(|_| sums.accounts > 0) else {
+        if account.usd.is_none() || sums.accounts == 0 {
             self.unpriced += 1;
             return;
-        };
+        }
         self.accounts += u64::from(sums.accounts);
-        add_priced(&mut self.priced, &account, usd);
+        let priced = self.priced.get_or_insert_default();
+        priced.add(&account.in_dollars());
     }
 
     /// Adds a session that was sent as it came.
@@ -70,23 +71,12 @@ impl Totals {
         for side in [&mut self.sent, &mut self.client] {
             *side = (side.0 + account.client.0, side.1 + account.client.1);
         }
-        if let Some(usd) = account.usd.filter(|_| sums.accounts > 0) {
+        if account.usd.is_some() && sums.accounts > 0 {
             self.observed.accounts += u64::from(sums.accounts);
-            add_priced(&mut self.observed.priced, &account, usd);
+            let priced = self.observed.priced.get_or_insert_default();
+            priced.add(&account.in_dollars());
         }
     }
-}
-
-/// Adds an account in dollars.
-fn add_priced(sum: &mut Option<TurnAccount>, account: &TurnAccount, usd: f64) {
-    let sum = sum.get_or_insert_default();
-    sum.paid += account.paid * usd;
-    sum.whole += account.whole * usd;
-    sum.evicted += account.evicted * usd;
-    sum.rewritten += account.rewritten * usd;
-    sum.annotated += account.annotated * usd;
-    sum.breakpoints += account.breakpoints * usd;
-    sum.unexplained += account.unexplained * usd;
 }
 
 /// Accounts of several models.

@@ -71,6 +71,12 @@ impl Edits {
         Self(self.0 & !other.0)
     }
 
+    /// Those that change what the model reads. A breakpoint changes nothing of that.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        self.without([EditKind::Breakpoints].into_iter().collect())
+    }
+
     /// The members, in the order in which they are declared.
     pub fn iter(self) -> impl Iterator<Item = EditKind> {
         EditKind::ALL

@@ -135,6 +135,36 @@ impl TurnAccount {
     pub fn net(&self) -> f64 {
         self.evicted + self.breakpoints - self.rewritten - self.annotated
     }
+
+    /// Adds the money and the tokens of another account at the same price of a unit.
+    pub fn add(&mut self, one: &Self) {
+        self.paid += one.paid;
+        self.whole += one.whole;
+        self.evicted += one.evicted;
+        self.rewritten += one.rewritten;
+        self.annotated += one.annotated;
+        self.breakpoints += one.breakpoints;
+        self.unexplained += one.unexplained;
+        self.sent = (self.sent.0 + one.sent.0, self.sent.1 + one.sent.1);
+        self.client = (self.client.0 + one.client.0, self.client.1 + one.client.1);
+    }
+
+    /// The same account in dollars; without a price it has none, and its money means nothing.
+    #[must_use]
+    pub fn in_dollars(&self) -> Self {
+        let usd = self.usd.unwrap_or_default();
+        Self {
+            paid: self.paid * usd,
+            whole: self.whole * usd,
+            evicted: self.evicted * usd,
+            rewritten: self.rewritten * usd,
+            annotated: self.annotated * usd,
+            breakpoints: self.breakpoints * usd,
+            unexplained: self.unexplained * usd,
+            usd: self.usd.map(|_| 1.0),
+            ..*self
+        }
+    }
 }
 
 /// What several turns came to.
@@ -168,43 +198,19 @@ impl TurnSums {
             self.account.usd = one.usd;
         } else if self.account.usd != one.usd && !self.mixed {
             // Tokens of unlike prices don't add up; dollars do.
-            self.account = in_dollars(&self.account);
+            self.account = self.account.in_dollars();
             self.mixed = true;
         }
-        let one = if self.mixed { in_dollars(one) } else { *one };
-        let sum = &mut self.account;
-        sum.paid += one.paid;
-        sum.whole += one.whole;
-        sum.evicted += one.evicted;
-        sum.rewritten += one.rewritten;
-        sum.annotated += one.annotated;
-        sum.breakpoints += one.breakpoints;
-        sum.unexplained += one.unexplained;
-        sum.usd = sum.usd.and(one.usd);
-        sum.sent = (sum.sent.0 + one.sent.0, sum.sent.1 + one.sent.1);
-        sum.client = (sum.client.0 + one.client.0, sum.client.1 + one.client.1);
+        let one = if self.mixed { one.in_dollars() } else { *one };
+        let usd = self.account.usd.and(one.usd);
+        self.account.add(&one);
+        self.account.usd = usd;
         self.accounts += 1;
     }
 }
 
 fn is_nothing(amount: &f64) -> bool {
     *amount == 0.0
-}
-
-/// The same account in dollars; without a price it has none, and its money means nothing.
-fn in_dollars(one: &TurnAccount) -> TurnAccount {
-    let usd = one.usd.unwrap_or_default();
-    TurnAccount {
-        paid: one.paid * usd,
-        whole: one.whole * usd,
-        evicted: one.evicted * usd,
-        rewritten: one.rewritten * usd,
-        annotated: one.annotated * usd,
-        breakpoints: one.breakpoints * usd,
-        unexplained: one.unexplained * usd,
-        usd: one.usd.map(|_| 1.0),
-        ..*one
-    }
 }
 
 /// What a pass did, beside the marks that it moved.

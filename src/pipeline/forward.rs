@@ -87,8 +87,7 @@ impl Listener for UsageMeter {
 
     fn end(&mut self, end: AnswerEnd) {
         let answer = self.reader.end();
-        let complete = answer.as_ref().is_some_and(|answer| answer.complete);
-        self.reporter.left(end, complete);
+        self.reporter.left(end, answer.as_ref());
         match answer {
             Some(answer) => self.reporter.told(&self.app, self.status, &answer),
             None => self.reporter.unread(),

@@ -100,11 +100,6 @@ impl LedgerInput {
         self.heard = false;
     }
 
-    /// Whether its terms are known.
-    pub(super) fn has_terms(&self) -> bool {
-        self.terms.is_some()
-    }
-
     /// Whether the newest call's answer was heard, so that the account is complete.
     pub(super) fn is_heard(&self) -> bool {
         self.heard
@@ -115,9 +110,10 @@ impl LedgerInput {
         self.unsent.is_some()
     }
 
-    /// Notes what a forwarded request cost, under these terms if none are set.
+    /// Notes what a forwarded request cost, under these terms if none are set. Where neither terms nor usage are known
+    /// there is no account.
     pub(super) fn forwarded(&mut self, terms: LedgerTerms, usage: Option<Usage>) {
-        self.terms.get_or_insert(terms);
+        self.terms = self.terms.or(usage.map(|_| terms));
         self.forwarded = true;
         if self.calls.is_empty() {
             self.calls.push((LedgerCall::default(), true));
@@ -145,9 +141,8 @@ impl LedgerInput {
         let accepted = self.calls.iter().filter(|(_, accepted)| *accepted);
         let calls: Vec<LedgerCall> = accepted.map(|(call, _)| *call).collect();
         let terms = self.terms.as_ref()?;
-        match (self.unsent, calls.as_slice()) {
-            (Some(_), [call]) => Some(ledger::untouched(terms, call)),
-            (None, [call]) if self.forwarded => Some(ledger::untouched(terms, call)),
+        match calls.as_slice() {
+            [call] if self.is_watched() || self.forwarded => Some(ledger::untouched(terms, call)),
             _ => ledger::account(terms, self.client, &calls),
         }
     }

@@ -311,7 +311,8 @@ impl Reporter {
     }
 
     /// Notes how an answer ended that was read as it passed.
-    pub(super) fn left(&mut self, end: AnswerEnd, complete: bool) {
+    pub(super) fn left(&mut self, end: AnswerEnd, answer: Option<&Answer>) {
+        let complete = answer.is_some_and(|answer| answer.complete);
         match end {
             AnswerEnd::Cut => self.aborted(AbortSide::Upstream),
             AnswerEnd::Left if !complete => self.aborted(AbortSide::Client),
@@ -325,11 +326,8 @@ impl Reporter {
         if self.report.model.is_empty() {
             self.report.model = answer.model.clone().unwrap_or_default();
         }
-        let family = app.models.family(&self.report.model);
-        let known = self.ledger.has_terms();
-        if answer.usage.is_some() || known {
-            self.ledger.forwarded(LedgerTerms::of(family), answer.usage);
-        }
+        let terms = LedgerTerms::of(app.models.family(&self.report.model));
+        self.ledger.forwarded(terms, answer.usage);
         if self.report.hops.is_empty() {
             self.report.hops.push(HopReport {
                 status: Some(status),

@@ -95,8 +95,7 @@ impl Listener for Watcher {
 
     fn end(&mut self, end: AnswerEnd) {
         let answer = self.reader.end();
-        let complete = answer.as_ref().is_some_and(|answer| answer.complete);
-        self.turn.reporter.left(end, complete);
+        self.turn.reporter.left(end, answer.as_ref());
         match answer {
             Some(answer) => self.record(answer),
             None if self.recorded.is_none() => {

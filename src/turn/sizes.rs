@@ -46,8 +46,19 @@ impl SizeError {
 /// If it is no such number.
 pub fn tokens(text: &str, least: u32) -> Result<u32, SizeError> {
     whole(text.trim())
-        .filter(|number| *number >= least)
         .ok_or(SizeError::Tokens { least })
+        .and_then(|number| not_below(number, least))
+}
+
+/// A number of tokens that is not below `least`.
+///
+/// # Errors
+/// If it is.
+pub const fn not_below(number: u32, least: u32) -> Result<u32, SizeError> {
+    match number < least {
+        true => Err(SizeError::Tokens { least }),
+        false => Ok(number),
+    }
 }
 
 /// Reads a ceiling.

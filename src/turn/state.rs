@@ -260,11 +260,10 @@ impl TurnState {
     /// that the provider has cached. Breakpoints don't count.
     #[must_use]
     pub fn shows_otherwise(&self) -> bool {
-        let marker: Edits = [EditKind::Breakpoints].into_iter().collect();
-        let now = self.terms.without.without(marker);
+        let now = self.terms.without.shown();
         let newest = self.path.newest();
         newest.is_some_and(|record| {
-            record.model == self.request.model && record.without.without(marker) != now
+            record.model == self.request.model && record.without.shown() != now
         })
     }
 

@@ -216,13 +216,19 @@ pub async fn play(agent: &mut Agent, turns: usize) {
     }
 }
 
-/// The same session without a proxy.
-pub async fn direct(dialect: Dialect, stream: bool) -> Counted {
+/// An agent without a proxy, and the provider that it asks.
+pub async fn alone(dialect: Dialect, stream: bool) -> (Metered, Agent) {
     let metered = Metered::start(false).await;
     let proxy = Proxy::before(metered.host.addr).await;
     let mut agent = agent(&proxy, dialect, stream);
     let path = agent.url.find("/v1/").unwrap();
     agent.url = format!("http://{}{}", metered.host.addr, &agent.url[path..]);
+    (metered, agent)
+}
+
+/// The same session without a proxy.
+pub async fn direct(dialect: Dialect, stream: bool) -> Counted {
+    let (metered, mut agent) = alone(dialect, stream).await;
     play(&mut agent, TURNS).await;
     metered.counted()
 }

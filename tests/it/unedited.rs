@@ -25,11 +25,7 @@ async fn play(agent: &mut Agent, model: &str, changes: bool) {
 
 /// The same session without a proxy.
 async fn direct(dialect: Dialect, stream: bool, model: &str, changes: bool) -> Counted {
-    let metered = Metered::start(false).await;
-    let proxy = Proxy::before(metered.host.addr).await;
-    let mut agent = metered::agent(&proxy, dialect, stream);
-    let path = agent.url.find("/v1/").unwrap();
-    agent.url = format!("http://{}{}", metered.host.addr, &agent.url[path..]);
+    let (metered, mut agent) = metered::alone(dialect, stream).await;
     play(&mut agent, model, changes).await;
     metered.counted()
 }

@@ -436,6 +436,14 @@ fn ours_added(call: &LedgerCall, client: RequestSizes) -> u64 {
     call.whole - client.tokens
 }
 
+/// A view of which nothing is evicted, 50 tokens of it ours, and 950 that the provider held.
+fn unedited_view() -> LedgerCall {
+    LedgerCall {
+        front: 50,
+        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0))
+    }
+}
+
 /// A provider that caches by itself what nobody marked: Claude by way of a host that sets breakpoints.
 #[test]
 fn where_nobody_sets_a_breakpoint_the_provider_caches_for_both() {
@@ -444,10 +452,7 @@ fn where_nobody_sets_a_breakpoint_the_provider_caches_for_both() {
         view_caches: false,
         ..terms()
     };
-    let view = LedgerCall {
-        front: 50,
-        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0))
-    };
+    let view = unedited_view();
     let account = account(&unmarked, asked(1_000, 900, 900), &[view]).unwrap();
     assert_eq!(account.client, usage(1_000, 900, 0, 0).unwrap());
     close(account.parts.evicted, 0.0);
@@ -467,10 +472,7 @@ fn breakpoints_of_ours_save_by_themselves() {
         client_caches: false,
         ..terms()
     };
-    let view = LedgerCall {
-        front: 50,
-        ..call(asked(1_050, 950, 950), 1_050, usage(1_050, 950, 0, 0))
-    };
+    let view = unedited_view();
     let account = account(&ours, asked(1_000, 900, 900), &[view]).unwrap();
     close(account.parts.evicted, 0.0);
     close(account.parts.annotated, 5.0);

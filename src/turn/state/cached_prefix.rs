@@ -4,7 +4,7 @@
 
 use super::{HopContext, TurnState};
 use crate::commit::{self, Warmth};
-use crate::model::{Dialect, EditKind, Edits, Role, TurnRecord};
+use crate::model::{Dialect, Role, TurnRecord};
 use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
@@ -67,8 +67,7 @@ impl TurnState {
     /// than the client has it.
     #[must_use]
     pub fn is_edited(&self, size: u64, whole: u64) -> bool {
-        let markers: Edits = [EditKind::Breakpoints].into_iter().collect();
-        let learned = self.terms.without.without(markers) != Edits::default();
+        let learned = !self.terms.without.shown().is_empty();
         learned || !self.marks.is_empty() || whole > size
     }
 
@@ -149,11 +148,10 @@ impl TurnState {
         let Some(newest) = self.path.newest() else {
             return false;
         };
-        let markers: Edits = [EditKind::Breakpoints].into_iter().collect();
         let ours = newest.guide != self.guide
             || newest.injected != self.injected.delimiter
             || newest.recall != self.injected.recall
-            || newest.without.without(markers) != self.terms.without.without(markers);
+            || newest.without.shown() != self.terms.without.shown();
         let front = ours || newest.prologue == self.prologue;
         front && newest.model == self.request.model && !self.path.aligned
     }
