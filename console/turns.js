@@ -1,7 +1,7 @@
 // Turns: what each cost, and why. Owns this table and its filters; of thousands of turns only those near
 // the screen are rows. Never sums savings beyond what the server says of each turn.
 import { html, useMemo, useNarrow, useState } from "./lib.js";
-import { count, full, known, pct, short, signed, time, usd } from "./format.js";
+import { age, count, full, known, pct, short, signed, time, usd } from "./format.js";
 import { cachedAt } from "./history.js";
 import { Chip, isWatched } from "./parts.js";
 import { go, to } from "./route.js";
@@ -9,6 +9,7 @@ import { useRows } from "./rows.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").Turns["columns"]} Columns */
+/** @typedef {NonNullable<Columns["missed"][number]>} Missed */
 
 const ROW = 31;
 /** Below this share a prompt was mostly read anew. */
@@ -20,14 +21,37 @@ const KINDS = [
   ["hops", "hidden hops", (c, i) => (c.hops[i]?.length ?? 0) > 1],
   ["recall", "recalls", (c, i) => (c.recalled[i] ?? 0) > 0],
   ["over", "over the line", (c, i) => c.over[i] === true],
+  ["missed", "cache missed", (c, i) => Boolean(c.missed[i])],
   ["failed", "failed open", (c, i) => Boolean(c.fail_open[i])],
 ];
 
-/** @param {{ c: Columns, i: number }} props */
-function Happened({ c, i }) {
+/** What made a provider read anew what it had cached. @type {Record<string, string>} */
+const CAUSES = {
+  pass: "a pass",
+  guidance: "the guidance came in",
+  expired: "a pause",
+  client_system: "the agent’s system text changed",
+  client_tools: "the agent’s tools changed",
+  client_history: "the agent changed its history",
+  model: "another model",
+  effort: "thinking or tool choice changed",
+  provider: "nothing changed: the provider’s doing",
+};
+
+/** Where the cause of a miss can be looked at: a pass among the evictions, all else in what was sent. @param {{ d: Data, turn: number, missed: Missed }} props */
+function CacheMissed({ d, turn, missed }) {
+  const { cause, idle_s: idle, lifetime_s: lifetime, message } = missed;
+  const more = idle === null ? (message === null ? "" : `, from message ${full(message + 1)} on`) : ` of ${age(0, idle)} (kept for ${age(0, lifetime ?? 0)})`;
+  const href = cause === "pass" ? to(d.name, "evictions", { pass: turn }) : to(d.name, "view", { turn });
+  return html`<a class="tag warn" href=${href} title=${`${full(missed.tokens)} tokens that the provider had cached were read anew`} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>cache missed ${short(missed.tokens)}: ${CAUSES[cause] ?? cause}${more}</a>`;
+}
+
+/** @param {{ d: Data, c: Columns, i: number }} props */
+function Happened({ d, c, i }) {
   const hops = (c.hops[i]?.length ?? 1) - 1;
   return html`<span class="tagsbox">${c.passes[i] ? html`<span class="tag">▾ ${count(c.passes[i], "pass", "passes")}</span>` : null}
     ${hops > 0 ? html`<span class="tag act">○ ${count(hops, "hop")}</span>` : null}${c.recalled[i] ? html`<span class="tag rec">▴ recalled ${full(c.recalled[i])}</span>` : null}
+${c.missed[i] ? html`<${CacheMissed} d=${d} turn=${c.turn[i]} missed=${c.missed[i]}/>` : null}
     ${c.over[i] ? html`<span class="tag bad">over the line</span>` : null}${c.fail_open[i] ? html`<span class="tag warn">failed open: ${c.fail_open[i]}</span>` : null}</span>`;
 }
 
@@ -51,7 +75,7 @@ function Row({ d, i, most, at }) {
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}><td class="num"><a href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${turn}</a></td>
     <td class="wide"><svg width="142" height="10" aria-hidden="true"><rect x=".5" y="1" width=${x(c.in[i])} height="8" rx="1.5" fill="var(--histfill)" stroke="var(--line2)"/><rect x=".5" y="1" width=${x(c.out[i])} height="8" rx="1.5" fill=${c.over[i] ? "var(--bad)" : "var(--sent)"}/></svg></td>
     <td class="num mid">${full(c.in[i])}</td><td class=${`num${c.over[i] ? " bad" : ""}`}>${full(c.out[i] ?? c.hops[i]?.at(-1)?.[0])}</td>
-    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} c=${c} i=${i}/></td>
+    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} d=${d} c=${c} i=${i}/></td>
     <td class="num mid">${time(c.own_ms[i])}</td><td class="num mid">${time(c.first_ms[i])}</td>
     <td class="num">${money ? money.paid : "–"}</td><td class=${`num ${money ? (money.net < -money.least ? "bad" : money.net > money.least ? "good" : "dim") : "dim"}`}>${money ? money.text : "–"}</td>
     <td class="idm" title=${ids.join(", ")}>${ids.at(-1) ?? "–"}</td></tr>`;

@@ -2,6 +2,8 @@
 //! computes a figure of its own: all of them are the ledger's, read from the metrics as a
 //! monitoring system would.
 
+use crate::model::MissCause;
+
 /// The closing lines for these metrics.
 #[must_use]
 pub fn lines(metrics: &str) -> Vec<String> {
@@ -21,6 +23,7 @@ pub fn lines(metrics: &str) -> Vec<String> {
         lines.push(shown.projected(watched));
     }
     lines.extend(shown.unpriced());
+    lines.extend(shown.missed());
     lines
 }
 
@@ -95,6 +98,26 @@ impl MetricsText<'_> {
         );
         line.push_str(no_price(known));
         line
+    }
+
+    /// The line about what the provider's cache held and was read anew, if anything was.
+    fn missed(&self) -> Option<String> {
+        let of = |cause: MissCause| {
+            let label = format!("cause=\"{}\"", cause.name());
+            self.sum("cache_missed_tokens_total", &label)
+        };
+        let all: f64 = MissCause::ALL.into_iter().map(of).sum();
+        let mut causes: Vec<(MissCause, f64)> = MissCause::ALL
+            .into_iter()
+            .map(|cause| (cause, of(cause)))
+            .collect();
+        causes.retain(|(_, tokens)| *tokens > 0.0);
+        causes.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let told = causes.iter();
+        let told = told.map(|(cause, tokens)| format!("{tokens:.0} {}", because(*cause)));
+        let told = told.collect::<Vec<String>>().join(", ");
+        (all > 0.0)
+            .then(|| format!("{all:.0} tokens that the provider had cached were read anew: {told}"))
     }
 
     /// The line about watched turns.
@@ -179,6 +202,21 @@ impl SavingParts {
             said(self.rewritten, known),
             said(self.annotated, known),
         )
+    }
+}
+
+/// Why the provider read tokens anew, in words.
+fn because(cause: MissCause) -> &'static str {
+    match cause {
+        MissCause::Pass => "behind passes",
+        MissCause::Guidance => "behind the guidance",
+        MissCause::Expired => "after a pause",
+        MissCause::ClientSystem => "behind a new system text of the agent's",
+        MissCause::ClientTools => "behind new tools of the agent's",
+        MissCause::ClientHistory => "behind a changed history of the agent's",
+        MissCause::Model => "by another model",
+        MissCause::Effort => "with another effort",
+        MissCause::Provider => "although nothing had changed",
     }
 }
 

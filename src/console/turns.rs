@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
 use super::money;
-use crate::model::{Effect, StoredHop, TurnFacts, Usage};
+use crate::model::{CacheFacts, Effect, MissCause, StoredHop, TurnFacts, Usage};
 use crate::session::path::{Path, PathEntry};
 
 /// The most turns of one answer.
@@ -48,7 +48,7 @@ pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value,
 }
 
 /// The columns.
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "turn",
     "ended",
     "model",
@@ -65,6 +65,7 @@ const FIELDS: [&str; 16] = [
     "account",
     "request_ids",
     "fail_open",
+    "missed",
 ];
 
 /// One turn.
@@ -111,6 +112,7 @@ pub fn one(entry: &PathEntry) -> Value {
         "account": entry.account().as_ref().map(money::of_turn),
         "request_ids": facts.map(named).unwrap_or_default(),
         "fail_open": facts.and_then(|facts| facts.fail_open.clone()),
+        "missed": entry.missed().map(|(tokens, cache)| missed(tokens, cache)),
     })
 }
 
@@ -148,4 +150,16 @@ fn hop(hop: &StoredHop, usage: Option<Usage>, ratio: f64) -> Value {
 
 fn millis(micros: u64) -> f64 {
     crate::record::lossy(micros) / 1000.0
+}
+
+/// What the provider read anew, and why.
+fn missed(tokens: u64, cache: &CacheFacts) -> Value {
+    let expired = (cache.why() == MissCause::Expired).then_some(cache.idle);
+    json!({
+        "tokens": tokens,
+        "cause": cache.why().name(),
+        "idle_s": expired.map(|(idle, _)| idle),
+        "lifetime_s": expired.map(|(_, lifetime)| lifetime),
+        "message": cache.message,
+    })
 }

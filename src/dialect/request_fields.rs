@@ -10,7 +10,7 @@ use super::cached_for::CachedFor;
 use super::json;
 use super::usage::UsageWish;
 use crate::model::raw::{Object, RawError, Span};
-use crate::model::{Dialect, label_set};
+use crate::model::{Dialect, Digest, label_set};
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub struct RequestFields {
     pub body: Bytes,
     /// How long it asks the provider to keep what it caches.
     pub cached_for: CachedFor,
+    /// A mark of how much the model is to think and which tool it has to call; 0 if the request says neither.
+    pub effort: u32,
     /// The model that is asked; empty if the field is missing.
     pub model: String,
     /// The span of each unit.
@@ -114,6 +116,25 @@ pub struct RequestFields {
     pub stored: bool,
 }
 
+/// The members that say how much a model is to think or which tool it has to call. Providers that match a cached prefix
+/// match these too (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, "What invalidates the
+/// cache", 2026-11).
+const EFFORT: [&str; 5] = [
+    "thinking",
+    "output_config",
+    "tool_choice",
+    "reasoning",
+    "reasoning_effort",
+];
+
+fn effort(object: &Object<'_>) -> u32 {
+    let said = EFFORT.map(|member| object.present(member));
+    match said.iter().any(Option::is_some) {
+        true => Digest::of(&said.map(Option::unwrap_or_default)).mark(),
+        false => 0,
+    }
+}
+
 impl RequestFields {
     /// A request of which only the model is known, whether it is streamed, and how long what is in it and in the
     /// messages at these spans asks to be cached.
@@ -128,6 +149,7 @@ impl RequestFields {
             dialect,
             body: body.clone(),
             cached_for: CachedFor::of(object, messages),
+            effort: effort(object),
             model: object.text("model").unwrap_or_default().into_owned(),
             messages: Vec::new(),
             messages_span: Range::default(),

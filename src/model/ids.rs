@@ -40,6 +40,13 @@ impl Digest {
 }
 
 impl Digest {
+    /// The first four bytes: enough to see that two are unlike, never for identity.
+    #[must_use]
+    pub fn mark(&self) -> u32 {
+        let Self([one, two, three, four, ..]) = self;
+        u32::from_le_bytes([*one, *two, *three, *four])
+    }
+
     /// All bytes in hex, for whoever has to name the digest again.
     #[must_use]
     pub fn hex(&self) -> String {

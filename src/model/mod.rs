@@ -1,6 +1,7 @@
 //! The vocabulary of the whole crate: ids, items, marks, raw JSON, usage and turn records.
 //! Rank 0: it imports nothing of the crate and does no IO.
 
+pub mod cache_miss;
 pub mod caches;
 mod edits;
 mod erased;
@@ -25,6 +26,7 @@ mod usage;
 pub(crate) mod weight;
 mod words;
 
+pub use cache_miss::{CacheFacts, MissCause};
 pub use caches::CacheName;
 pub use edits::{EditKind, Edits};
 pub use erased::Erased;

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ItemKind, ItemNo};
+use super::{CacheFacts, ItemKind, ItemNo};
 
 /// What is shown of a turn. The names of its fields are short because each record has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub struct TurnFacts {
     /// What all turns before it came to, late reports included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sums: Option<TurnSums>,
+    /// What changed in the request, as far as the provider's cache depends on it.
+    #[serde(rename = "cache", skip_serializing_if = "CacheFacts::is_empty")]
+    pub cache: CacheFacts,
     /// The items that the request added to those of the turn before, its answer included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemSize>,
@@ -354,6 +357,7 @@ pub(super) mod tests {
             fail_open: Some("record".to_owned()),
             account: Some(account()),
             sums: Some(sums()),
+            cache: CacheFacts::default(),
             items: vec![
                 ItemSize(ItemNo(12), 1, 39),
                 ItemSize(ItemNo(14), 4, 62),

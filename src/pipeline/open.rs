@@ -450,6 +450,7 @@ fn ready(
     injected.map_err(failed)?;
     let mut prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
     reporter.account(state.ledger_terms(&tools));
+    reporter.cached(state.cache_facts(&tools, &prepared));
     reporter.prepared(&state, &prepared);
     let brought = reporter.timed(Phase::Intercept, || state.bring_back(&prepared, &tools));
     if let Some(counted) = brought {

@@ -11,7 +11,9 @@ use super::ledger_input::LedgerInput;
 use super::listen::AnswerEnd;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
-use crate::model::{Dialect, Edits, RecordId, TenantId, TurnAccount, TurnFacts};
+use crate::model::{
+    CacheFacts, Dialect, Edits, MissCause, RecordId, TenantId, TurnAccount, TurnFacts,
+};
 use crate::policy::{Pinned, Policy, Proposal, partitioned};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
@@ -153,6 +155,11 @@ impl Reporter {
         self.ledger.open(terms);
     }
 
+    /// Notes what the request has in common with the one before it.
+    pub(super) fn cached(&mut self, facts: CacheFacts) {
+        self.report.cache = facts;
+    }
+
     /// Notes the place of the request and its next hop.
     pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.ledger.prepared(state, prepared);
@@ -179,6 +186,10 @@ impl Reporter {
         // Guidance enters a conversation once, so the first reason of the turn stands.
         self.report.guided = self.report.guided.or(guided);
         self.report.prologue_changed = state.prologue_changed;
+        // A view that was refused as too long goes up again with a pass.
+        if state.pending.is_empty() && pass.is_some() {
+            self.report.cache.cause.get_or_insert(MissCause::Pass);
+        }
         if prepared.repetition.times > 0 {
             self.report.repetition = prepared.repetition;
         }
@@ -394,6 +405,7 @@ impl Reporter {
             over: context.is_some_and(|context| context.budget != Budget::Met),
             dialect: (report.dialect != Dialect::Chat).then(|| report.dialect.name().to_owned()),
             fixed: state.fixed,
+            cache: report.cache.clone(),
             watched: state.terms.mode != Mode::Manage,
             own_us: micros(report.overhead.total().unwrap_or_default()),
             first_us: report.first_token.map(micros),

@@ -60,6 +60,8 @@ macro_rules! turn_event {
             guided = turn.guided.map(GuideReason::name),
             prefix_breaks = turn.prefix_breaks,
             cached_ratio = turn.cached_ratio(),
+            cache_missed_tokens = turn.missed().map(|(tokens, _)| tokens),
+            cache_miss_cause = turn.missed().map(|(_, cause)| cause.name()),
             role = if turn.aside { CallRole::Aside.name() } else { CallRole::Main.name() },
             usage_unread = turn.unread.then_some(true),
             cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),

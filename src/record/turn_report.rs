@@ -13,7 +13,7 @@ use super::labels::{
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter::DelimiterCall;
-use crate::model::{Dialect, Edits, GuideReason, RecallCall, Usage};
+use crate::model::{CacheFacts, Dialect, Edits, GuideReason, MissCause, RecallCall, Usage};
 use crate::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repetition};
 use crate::session::view::Parts;
 use crate::tokens::Cost;
@@ -98,6 +98,8 @@ pub struct TurnReport {
     /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
     /// accepted nothing, or if nothing is known of what it accepted.
     pub ledger: Option<Account>,
+    /// What the request has in common with the one before it.
+    pub cache: CacheFacts,
     /// Whether an answer passed whose cost could not be read.
     pub unread: bool,
     /// Whether the request offers no tools, so that it stands beside the session's work.
@@ -149,6 +151,7 @@ impl TurnReport {
             fail_open: None,
             unrecorded: None,
             ledger: None,
+            cache: CacheFacts::default(),
             unread: false,
             aside: false,
             projected: None,
@@ -163,6 +166,14 @@ impl TurnReport {
             .iter()
             .filter_map(|hop| hop.usage)
             .reduce(|sum, hop| sum.plus(&hop))
+    }
+
+    /// How many tokens the first call read anew that the turn before had left in the provider's cache, and why. `None` if
+    /// there are none.
+    #[must_use]
+    pub fn missed(&self) -> Option<(u64, MissCause)> {
+        let usage = self.hops.first()?.usage?;
+        Some((self.cache.missed(&usage)?, self.cache.why()))
     }
 
     /// What the turn paid for calls of a role, in units of one plain input token.

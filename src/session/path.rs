@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::model::weight::{list, shared, text};
 use crate::model::{
-    Effect, Guide, ItemNo, Kept, LateReport, Marks, Pins, RecordId, Snapshot, SnapshotEntry,
-    StoredHop, TurnAccount, TurnRecord, TurnSums, Usage,
+    CacheFacts, Effect, Guide, ItemNo, Kept, LateReport, Marks, Pins, RecordId, Snapshot,
+    SnapshotEntry, StoredHop, TurnAccount, TurnRecord, TurnSums, Usage,
 };
 
 /// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
@@ -54,15 +54,15 @@ impl PathEntry {
         Some(with_turn(before, &self.record, self.account()))
     }
 
-    /// The prompt tokens that the provider reported, and the estimate that was made for them, of
-    /// the newest hop with a report. A hop that broke off has no report.
+    /// What the provider reported, and the estimate that was made for the prompt, of the newest hop with a report. A hop
+    /// that broke off has no report.
     #[must_use]
-    pub fn told(&self) -> Option<(u64, u64)> {
+    pub fn told(&self) -> Option<(Usage, u64)> {
         let (last, earlier) = self.record.hops.split_last()?;
         let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
         let hops = std::iter::once((self.reported, last.estimate)).chain(earlier);
-        let mut told = hops.filter_map(|(usage, estimate)| Some((usage?.prompt, estimate)));
-        told.find(|(prompt, _)| *prompt > 0)
+        let mut told = hops.filter_map(|(usage, estimate)| Some((usage?, estimate)));
+        told.find(|(usage, _)| usage.prompt > 0)
     }
 
     /// Until when the provider keeps what the turn's request asked it to keep or what it reports to keep, in
@@ -74,6 +74,24 @@ impl PathEntry {
         let seconds = self.record.cached_for.max(reported);
         let kept = u64::from(seconds) * 1_000;
         (kept > 0).then(|| self.record.ended.saturating_add(kept))
+    }
+
+    /// How many tokens of its first prompt the provider read anew although the turn before had left them in its cache, and
+    /// what is known of that. `None` if there are none, or if that is not reported.
+    #[must_use]
+    pub fn missed(&self) -> Option<(u64, &CacheFacts)> {
+        let facts = &self.record.facts.as_deref()?.cache;
+        let last = (self.record.hops.len() == 1).then_some(self.reported);
+        let first = self.record.hops.first().and_then(|hop| hop.usage);
+        let usage = first.or(last.flatten())?;
+        Some((facts.missed(&usage)?, facts))
+    }
+
+    /// Whether the provider reported that it read any of the turn's prompts from its cache or wrote any to it.
+    #[must_use]
+    pub fn caches(&self) -> bool {
+        self.reports()
+            .any(|usage| usage.cached > 0 || usage.cache_write > 0)
     }
 
     /// Whether the provider reported that it read any of the turn's prompts from its cache.

@@ -93,6 +93,8 @@ pub struct TurnState {
     pub client_held: u64,
     /// Tokens of the client's tools.
     pub client_tools: u64,
+    /// Marks of the client's system text, its tools, and how much the model is to think.
+    pub front: (u32, u32, u32),
     /// Whether the client has changed its system text or its tools since the newest turn.
     pub prologue_changed: bool,
     /// The digest of system text and tools.
@@ -229,6 +231,7 @@ impl TurnState {
             client_tokens: 0,
             client_spoken: 0,
             client_tools: 0,
+            front: (0, 0, 0),
             prologue_changed: false,
             client_held: 0,
             prologue: Digest([0; 32]),

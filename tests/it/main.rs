@@ -16,6 +16,7 @@ mod bad_input;
 mod breakpoints;
 mod budgets;
 mod cache_lifetimes;
+mod cache_misses;
 mod call_ids;
 mod child;
 mod children;

@@ -131,6 +131,11 @@ impl Metered {
         Self { host, meter }
     }
 
+    /// Drops all that is cached.
+    pub fn forget(&self) {
+        *self.meter.cache.lock().unwrap() = PrefixCache::default();
+    }
+
     pub fn counted(&self) -> Counted {
         *self.meter.sum.lock().unwrap()
     }

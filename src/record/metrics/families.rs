@@ -12,7 +12,9 @@ use super::register::{Each, Pairs, Registrar, each, opts};
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::{CacheName, DelimiterAction, EditKind, GuideReason, PinOutcome, RecallOutcome};
+use crate::model::{
+    CacheName, DelimiterAction, EditKind, GuideReason, MissCause, PinOutcome, RecallOutcome,
+};
 use crate::policy::{Level, Policy};
 use crate::record::labels::{
     AbortPhase, AbortSide, AcceptError, CallRole, ConnectionCut, FailedStage, LedgerSide,
@@ -352,6 +354,7 @@ pub(super) struct ViewMetrics {
     pub keep_loosened: IntCounter,
     pub pins: Each<PinOutcome, IntCounter>,
     pub prefix_breaks: IntCounter,
+    pub cache_missed: Each<MissCause, IntCounter>,
     pub prologue_changes: IntCounter,
     pub sessions_active: IntGauge,
 }
@@ -424,6 +427,12 @@ impl ViewMetrics {
                 "pins_total",
                 "Pins that were asked for, by what became of them",
                 "outcome",
+            )?,
+            cache_missed: r.counters(
+                "cache_missed_tokens_total",
+                "Tokens that the turn before had left in the provider's cache and that were read anew, by what \
+                 changed in between; provider stands for nothing",
+                "cause",
             )?,
             prefix_breaks: r.counter(
                 "prefix_breaks_total",

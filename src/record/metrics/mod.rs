@@ -115,6 +115,9 @@ impl Metrics {
             f.upstream.cache_hit_ratio.observe(ratio);
         }
         f.view.prefix_breaks.inc_by(turn.prefix_breaks);
+        if let Some((tokens, cause)) = turn.missed() {
+            f.view.cache_missed.at(cause).inc_by(tokens);
+        }
         f.view
             .prologue_changes
             .inc_by(u64::from(turn.prologue_changed));

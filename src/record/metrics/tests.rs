@@ -11,7 +11,7 @@ use super::*;
 use crate::commit::Trigger;
 use crate::dialect::request::Unmanaged;
 use crate::intercept::delimiter;
-use crate::model::{DelimiterAction, EditKind, GuideReason, RecallCall, RecallOutcome};
+use crate::model::{DelimiterAction, EditKind, GuideReason, MissCause, RecallCall, RecallOutcome};
 use crate::policy::{Level, Policy};
 use crate::record::tests::full_turn;
 use crate::record::{
@@ -64,6 +64,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("pins_total", "counter", &["outcome"]),
     ("prologue_changes_total", "counter", &[]),
     ("prefix_breaks_total", "counter", &[]),
+    ("cache_missed_tokens_total", "counter", &["cause"]),
     ("cache_hit_ratio", "histogram", &[]),
     ("cost_usd_total", "counter", &["kind"]),
     ("ledger_tokens_total", "counter", &["side", "type"]),
@@ -290,6 +291,9 @@ fn all_kinds() -> Vec<TurnReport> {
         turn.ledger = unpriced(turn.ledger);
         turn.projected = turn.ledger;
     });
+    for cause in MissCause::ALL {
+        with(&|turn| (turn.cache.cause, turn.cache.left) = (Some(cause), 900_000));
+    }
     with(&|turn| {
         turn.unread = true;
         turn.aside = true;

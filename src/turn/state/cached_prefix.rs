@@ -2,9 +2,9 @@
 //! that caches prefixes may have. It is told for the client's request and for ours. Never reads
 //! what a provider reports.
 
-use super::{HopContext, TurnState};
+use super::{HopContext, Prepared, TurnState};
 use crate::commit::{self, Warmth};
-use crate::model::{Dialect, Role, TurnRecord};
+use crate::model::{CacheFacts, Dialect, MissCause, Role, TurnRecord};
 use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
@@ -89,6 +89,93 @@ impl TurnState {
                 CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } => usual.max(asked),
             },
             changed,
+        }
+    }
+
+    /// What the request has in common with the one before it, as far as its provider's cache depends on that.
+    #[must_use]
+    pub fn cache_facts(&self, tools: &HopContext<'_>, prepared: &Prepared) -> CacheFacts {
+        let facts = CacheFacts {
+            front: self.front,
+            head: self.heads.last().map_or(0, |head| head.0.mark()),
+            left: self.left_cached(tools.family),
+            ..CacheFacts::default()
+        };
+        let Some(newest) = self.path.newest() else {
+            return facts;
+        };
+        let warmth = self.warmth(tools, false);
+        if commit::is_cold(&warmth) {
+            let idle = tools.now.saturating_sub(newest.ended) / 1_000;
+            let seconds = |seconds: u64| u32::try_from(seconds).unwrap_or(u32::MAX);
+            return CacheFacts {
+                cause: Some(MissCause::Expired),
+                idle: (seconds(idle), seconds(warmth.ttl / 1_000)),
+                ..facts
+            };
+        }
+        let before = newest.facts.as_deref();
+        let front = before.map(|before| before.cache.front);
+        let (system, set, effort) = self.front;
+        let differs = |of: fn((u32, u32, u32)) -> u32, now: u32| {
+            front.is_some_and(|front| front != (0, 0, 0) && of(front) != now)
+        };
+        let managed = self.is_managed();
+        let guided = prepared.guided.is_some()
+            || newest.injected != self.injected.delimiter
+            || newest.recall != self.injected.recall;
+        let whole = before.is_some_and(|before| before.fail_open.is_some());
+        let passed = prepared.pass.is_some() || self.shows_otherwise() || whole;
+        let edited = self.path.aligned || prepared.view.transcript().changed;
+        // What stands first in a prompt ends all that follows.
+        let causes = [
+            (newest.model != self.request.model, MissCause::Model),
+            (differs(|front| front.1, set), MissCause::ClientTools),
+            (differs(|front| front.0, system), MissCause::ClientSystem),
+            (differs(|front| front.2, effort), MissCause::Effort),
+            (managed && guided, MissCause::Guidance),
+            (edited, MissCause::ClientHistory),
+            (managed && passed, MissCause::Pass),
+        ];
+        let cause = causes.into_iter().find(|(holds, _)| *holds);
+        let cause = cause.map(|(_, cause)| cause);
+        let message = (cause == Some(MissCause::ClientHistory)).then(|| self.first_changed());
+        CacheFacts {
+            cause,
+            message,
+            ..facts
+        }
+    }
+
+    /// The index of the first message that the client may have changed since the newest turn. Each record marks the messages
+    /// before its answer, so those between two records that differ are not told apart.
+    fn first_changed(&self) -> u32 {
+        let system = self.shapes.iter();
+        let system = system.take_while(|shape| shape.role == Role::System);
+        let mut from = u32::try_from(system.count()).unwrap_or(u32::MAX);
+        for entry in &self.path.entries {
+            let head = self.heads.get(entry.position as usize);
+            let then = entry.record.facts.as_deref().map(|facts| facts.cache.head);
+            let same = |then: u32| then == 0 || head.is_some_and(|head| head.0.mark() == then);
+            if !then.is_none_or(same) {
+                break;
+            }
+            from = entry.position;
+        }
+        from
+    }
+
+    /// How many tokens the turn before left in the provider's cache, as that reported; 0 if it has not been seen to cache.
+    fn left_cached(&self, family: &Family) -> u64 {
+        let entries = &self.path.entries;
+        let told = entries.last().and_then(PathEntry::told);
+        let Some((usage, _)) = told.filter(|_| entries.iter().rev().any(PathEntry::caches)) else {
+            return 0;
+        };
+        match family.cache {
+            // What stands behind the last breakpoint is not kept.
+            CacheModel::Breakpoints { .. } => usage.cached + usage.cache_write,
+            CacheModel::Automatic { .. } | CacheModel::None => usage.prompt,
         }
     }
 

@@ -63,6 +63,7 @@ impl TurnState {
         self.client_tokens = sizes.iter().sum::<u64>() + self.client_tools;
         self.client_spoken = self.spoken();
         self.client_held = self.client_tools + self.held_before(&sizes);
+        self.front = self.front();
         let late = self.begins_behind_thoughts(tools.family);
         let first = || match late {
             true => Guide::WAITING,
@@ -130,6 +131,24 @@ impl TurnState {
         }
         self.prologue = self.prologue(sent.as_deref());
         Ok(())
+    }
+
+    /// Marks of what the client says before its first message, and of how much the model is to think.
+    fn front(&self) -> (u32, u32, u32) {
+        let system = self.shapes.iter();
+        let system = system.take_while(|shape| shape.role == Role::System);
+        let system: Vec<&[u8]> = system
+            .map(|shape| shape.canonical.as_bytes().as_slice())
+            .collect();
+        let arrays = &self.request.tools.arrays;
+        let body = &self.request.body;
+        let tools = arrays.iter().filter_map(|span| body.get(span.clone()));
+        let tools: Vec<&[u8]> = tools.collect();
+        (
+            Digest::of(&system).mark(),
+            Digest::of(&tools).mark(),
+            self.request.effort,
+        )
     }
 
     /// Tokens of the messages.

@@ -15,7 +15,7 @@ impl TurnState {
     pub fn ratio(&self) -> f64 {
         let mut newest = self.path.entries.iter().rev().take(REPORTS);
         let (reported, estimate) = newest.find_map(PathEntry::told).unwrap_or_default();
-        calibrate::ratio(reported, estimate)
+        calibrate::ratio(reported.prompt, estimate)
     }
 
     /// The ceiling and the floor in counted tokens. The ceiling is in the provider's tokens, which
