@@ -48,14 +48,16 @@ impl View {
         }
     }
 
-    /// Counts one entry again, and where it is shown no longer or again, the one behind it, which may need to be kept
-    /// apart from another now.
+    /// Counts one entry again, and as long as one is shown no longer or again, the one behind it, which may need to be
+    /// kept apart from another now.
     pub fn recount(&mut self, at: EntryIndex) {
-        let before = self.shown.contains(&at);
-        self.resize(at);
-        if before != self.shown.contains(&at) {
-            let next = self.shown.range(EntryIndex(at.0 + 1)..).next().copied();
-            next.into_iter().for_each(|next| self.resize(next));
+        let mut next = Some(at);
+        while let Some(at) = next {
+            let before = self.shown.contains(&at);
+            self.resize(at);
+            let turned = before != self.shown.contains(&at);
+            next = self.shown.range(EntryIndex(at.0 + 1)..).next().copied();
+            next = next.filter(|_| turned);
         }
     }
 
