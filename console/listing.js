@@ -1,4 +1,4 @@
-// The list of sessions as it is read: pages by cursor, sub-agents under their parents, turns as they
+// The list of sessions as it is read: pages by cursor, sub-agents and branches under their parents, turns as they
 // happen. Owns which rows are there and in which order. Never draws one.
 import { useCallback, useEffect, useRef, useState } from "./lib.js";
 import { Refused, api } from "./api.js";

@@ -29,7 +29,7 @@ function Figures({ all }) {
   const { late, failed } = all.process.unrecorded;
   const sum = (/** @type {[string, number][]} */ rows) => rows.reduce((a, [, n]) => a + n, 0);
   const names = (/** @type {[string, number][]} */ rows) => rows.map(([name, n]) => `${name.replaceAll("_", " ")} ${n}`).join(", ");
-  const own = all.process.own_ms;
+  const { own_ms: own, beside } = all.process;
   return html`<div class="figs over">
     <div class="fig all saved"><div><div class="lb">${only ? "Would have saved, net" : "Saved, net"}</div>
       <div class=${`v ${saved ? sense(saved.money.net) : ""}`}>${saved ? saved.text : "–"}${saved ? html`<small>${saved.share}</small>` : null}</div>
@@ -45,12 +45,13 @@ function Figures({ all }) {
         <div class="s">${count(u.requests, "request")}, ${count(u.errors, "error")}</div></div>`)}
       ${all.upstreams.length ? null : html`<div class="s">no request yet</div>`}
       <div class="s">${known(own.p50) ? `own time p50 ${time(own.p50)}, p99 ${time(own.p99)}` : ""}</div>
+      ${beside.turns ? html`<div class="s" title="Requests without a record, such as titles and what was forwarded as it came; they stand in no session">${count(beside.turns, "request")} beside sessions${beside.account?.usd ? `, ${usd(beside.account.usd.paid)}` : ""}</div>` : null}
       ${late ? html`<div class="s">${count(late, "record")} written late, nothing lost</div>` : null}
       ${failed ? html`<div class="s warn">${count(failed, "record")} not written</div>` : null}</div></div>`;
 }
 
 /** What a row says beyond its figures. @param {{ row: Row }} props */
-const Notes = ({ row }) => html`${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
+const Notes = ({ row }) => html`${row.branch ? html` <span class="tag" title="It went on from where the session had gone on before; its sums are those of its own turns">branch</span>` : null}${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
   ${row.over ? html` <span class="tag bad">over the line ${row.over}</span>` : null}`;
 
 /** @param {{ row: Row }} props */
@@ -74,10 +75,10 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}>
     <td><div class="ttlbox" style=${{ paddingLeft: `${depth * 24}px` }}>
       ${depth ? html`<svg class="i elbow" width="14" height="22" aria-hidden="true"><path d="M3.5 0V16.5H12" fill="none" stroke="var(--line2)"/></svg>`
-        : children ? html`<button class="btn ghost fold" aria-label=${`sub-agents of ${titleOf(row)}`} aria-expanded=${!folded}
+        : children ? html`<button class="btn ghost fold" aria-label=${`sub-agents and branches of ${titleOf(row)}`} aria-expanded=${!folded}
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
-        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · sub-agent of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
+        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor}/>
       <span class=${`nw${known(row.tau) && size > row.tau ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.tau)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
     <td><${Spark} d=${row.spark} tau=${row.tau}/></td>

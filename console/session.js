@@ -135,8 +135,8 @@ export function Session({ name, view, visit, off, server, said }) {
     <div class="meta"><span class="mono">${row.session}</span><span>${row.model}</span><span>tenant ${row.tenant.slice(0, 6)}</span>
       ${row.zone ? html`<span>zone ${row.zone}</span>` : null}${isWatched(row) ? html`<span class="tag">only observed</span>` : null}
       ${row.profile ? html`<span>profile ${row.profile}</span>` : null}
-      ${row.parent ? html`<a class="u" href=${to(nameOf({ session: row.parent, tenant: row.tenant }))}>parent ${row.parent.slice(0, 8)}</a>` : null}
-      ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>sub-agent ${kid.session.slice(0, 8)}</a>`)}
+      ${row.parent ? html`<a class="u" href=${to(nameOf({ session: row.parent, tenant: row.tenant }))}>${row.branch ? "branch of" : "parent"} ${row.parent.slice(0, 8)}</a>` : null}
+      ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>${kid.branch ? "branch" : "sub-agent"} ${kid.session.slice(0, 8)}</a>`)}
       <span>last turn ${age(row.ended / 1000)}</span>${CONTENT[data.session.content] ? html`<span class="tag">${CONTENT[data.session.content]}</span>` : null}</div></div>
     <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
   ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/>

@@ -229,13 +229,13 @@ fn no_price(known: bool) -> &'static str {
     }
 }
 
-/// An amount. A smaller one gets more digits.
+/// An amount, to a tenth of a cent. A smaller one gets more digits.
 fn said(amount: f64, usd: bool) -> String {
     let sign = if amount < 0.0 { "-" } else { "" };
     let amount = amount.abs();
     match (usd, amount < 1.0) {
         (true, true) => format!("{sign}${amount:.4}"),
-        (true, false) => format!("{sign}${amount:.2}"),
+        (true, false) => format!("{sign}${amount:.3}"),
         (false, _) => format!("{sign}{amount:.0} units"),
     }
 }
@@ -271,7 +271,7 @@ mod tests {
             [
                 "4 requests; 9000 tokens asked for, 6000 sent in 2 passes, 50 % of them from the \
                  provider's cache",
-                "$1.71 paid in place of $2.57: $0.8600 saved (33.5 %): $1.50 by eviction, less \
+                "$1.710 paid in place of $2.570: $0.8600 saved (33.5 %): $1.500 by eviction, less \
                  $0.5000 for rewritten caches and $0.1400 for the hidden tools",
             ]
         );
@@ -283,7 +283,7 @@ mod tests {
             + "plimsoll_saved_usd{part=\"breakpoints\"} 0.25\n";
         let told = lines(&shown);
         let expect =
-            "$1.50 by eviction and $0.2500 by breakpoints, less $0.5000 for rewritten caches";
+            "$1.500 by eviction and $0.2500 by breakpoints, less $0.5000 for rewritten caches";
         assert!(told[1].contains(expect), "{told:?}");
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let told = lines(&shown);
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(
-            told[1].starts_with("$1.71 paid in place of $2.57"),
+            told[1].starts_with("$1.710 paid in place of $2.570"),
             "{told:?}"
         );
         assert!(
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(
             told[1..],
             [
-                "4 requests were only watched: $1.50 paid, where managing would have cost $1.00 and \
+                "4 requests were only watched: $1.500 paid, where managing would have cost $1.000 and \
                  would have saved $0.5000 (33.3 %): $0.7500 by eviction, less $0.1250 for rewritten \
                  caches and $0.1250 for the hidden tools"
             ]
@@ -329,7 +329,7 @@ mod tests {
         let told = lines(&some);
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(
-            told[1].starts_with("$1.50 paid in place of $2.50: $1.00 saved (40.0 %)"),
+            told[1].starts_with("$1.500 paid in place of $2.500: $1.000 saved (40.0 %)"),
             "{told:?}"
         );
         assert!(told[2].contains("1 of them began in"), "{told:?}");

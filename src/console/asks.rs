@@ -156,8 +156,9 @@ impl Console {
             ConsoleError::new(400, "bad_body", message)
         })?;
         let known = self.read(named)?;
-        self.app.asked.withdraw(&known.row.session, &ask.items);
-        Ok(self.waiting(&known.row.session))
+        let session = known.row.of_session();
+        self.app.asked.withdraw(session, &ask.items);
+        Ok(self.waiting(session))
     }
 
     /// Whether an exchange that its model did not have may stand in a session.
@@ -192,7 +193,7 @@ impl Console {
 
     /// Notes asks for a session's next turns.
     fn note(&self, known: &Known, asks: Vec<SessionAsk>) -> Result<(), ConsoleError> {
-        let noted = self.app.asked.ask(&known.row.session, asks);
+        let noted = self.app.asked.ask(known.row.of_session(), asks);
         noted.map_err(|error| ConsoleError::new(429, "too_many_asks", error.to_string()))
     }
 
@@ -305,7 +306,7 @@ impl<'a> Rules<'a> {
         let family = app.models.family(&row.model);
         let settings = terms.map(|terms| terms.eviction(family, known.dialect()));
         let settings = settings.unwrap_or_default();
-        let pins = app.asked.of(&row.session).pins.into_iter();
+        let pins = app.asked.of(row.of_session()).pins.into_iter();
         let pins = pins.filter_map(|pin| match pin {
             PinAsk::Set(id) => Some(id),
             PinAsk::Newest | PinAsk::Lift(_) | PinAsk::LiftAll => None,

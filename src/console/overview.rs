@@ -9,6 +9,8 @@ use crate::model::{SessionRow, TurnAccount};
 /// What was added up over the list.
 #[derive(Default)]
 struct Totals {
+    /// Rows, those of branches included.
+    rows: usize,
     sessions: usize,
     turns: u64,
     over: u64,
@@ -34,7 +36,8 @@ struct Observed {
 
 impl Totals {
     fn add(&mut self, row: &SessionRow) {
-        self.sessions += 1;
+        self.rows += 1;
+        self.sessions += usize::from(!row.branch);
         if rows::is_watched(row) {
             self.observe(row);
             return;
@@ -64,7 +67,7 @@ impl Totals {
 
     /// Adds a session that was sent as it came.
     fn observe(&mut self, row: &SessionRow) {
-        self.observed.sessions += 1;
+        self.observed.sessions += u64::from(!row.branch);
         let Some(sums) = row.sums else { return };
         self.observed.turns += u64::from(sums.turns);
         let account = sums.account;
@@ -95,7 +98,7 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
     for store in [&app.store, &app.watched] {
         known::each_row(store, "", &mut |row| {
             totals.add(&row);
-            totals.sessions < rows::MOST_SORTED
+            totals.rows < rows::MOST_SORTED
         })?;
     }
     let observed = &totals.observed;
@@ -124,6 +127,12 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
             "fail_open": named(&counted.fail_open),
             "unmanaged": named(&counted.unmanaged),
             "unrecorded": named(&counted.unrecorded),
+            "beside": {
+                "turns": counted.beside.turns,
+                "prompt": counted.beside.account.sent.0,
+                "cached": counted.beside.account.sent.1,
+                "account": money::of_sums(&counted.beside),
+            },
             "own_ms": {"p50": p50, "p99": p99},
         },
         "upstreams": [upstream(console)],

@@ -311,6 +311,7 @@ fn base(row: &SessionRow) -> Map<String, Value> {
         "ended": row.ended,
         "model": row.model,
         "parent": row.parent,
+        "branch": row.branch,
         "content": row.content,
         "client_tokens": row.client_tokens,
         "view_tokens": row.view_tokens,

@@ -52,6 +52,8 @@ pub struct Branch {
     pub newest: RecordId,
     /// The name of the session, as the client saw it. Empty in records of earlier versions.
     pub session: String,
+    /// The name of the branch in the list of sessions. None for the session's first.
+    pub row: Option<String>,
     /// The name of the parent session.
     pub parent_session: Option<String>,
     /// How many turns it has.
@@ -79,6 +81,7 @@ struct RecordSummary {
     parent: Option<RecordId>,
     turn: u32,
     session: String,
+    branch: Option<String>,
     parent_session: Option<String>,
     model: String,
     ended: u64,
@@ -126,6 +129,7 @@ impl Archive {
         let mut branch = Branch {
             newest,
             session: last.session.clone(),
+            row: last.branch.clone(),
             parent_session: last.parent_session.clone(),
             turns: last.turn,
             began: last.ended,
@@ -156,7 +160,9 @@ impl Archive {
         let branches = self.branches();
         // A whole name of a branch is never ambiguous, even if a session begins with the same
         // letters.
-        let exact = branches.iter().find(|branch| branch.name() == name);
+        let is_named =
+            |branch: &&Branch| branch.name() == name || branch.row.as_deref() == Some(name);
+        let exact = branches.iter().find(is_named);
         if let Some(branch) = exact {
             return Ok((branch.clone(), 0));
         }
@@ -200,6 +206,7 @@ fn known(store: &Store, record: TurnRecord) -> Result<RecordSummary, ArchiveErro
         },
         turn: record.turn,
         session: record.session,
+        branch: record.facts.and_then(|facts| facts.branch),
         parent_session: record.parent_session,
         model: record.model,
         ended: record.ended,
@@ -230,6 +237,7 @@ mod tests {
             let known = RecordSummary {
                 parent: (*parent > 0).then(|| id(*parent)),
                 turn: *turn,
+                branch: None,
                 session: (*session).to_owned(),
                 parent_session: None,
                 model: format!("m{}", turn % 2),

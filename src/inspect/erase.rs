@@ -75,9 +75,9 @@ fn listed(
         let Ok(row) = rmp_serde::from_slice::<SessionRow>(&listed.row) else {
             return Ok(());
         };
-        if whose.means(TenantId(row.tenant), &row.session) {
+        if whose.means(TenantId(row.tenant), row.of_session()) {
             rows.insert(listed.session);
-            names.insert(row.session);
+            names.insert(row.of_session().to_owned());
         }
         Ok(())
     })?;

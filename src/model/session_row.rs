@@ -8,7 +8,7 @@ use super::{Digest, RecordId, TenantId, TurnSums};
 /// What the list says of a session. Each turn writes it anew, and the newest stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRow {
-    /// The name under which the client knows the session.
+    /// The name under which the client knows the session, or the name of a branch of it.
     pub session: String,
     /// Whose session it is.
     pub tenant: Digest,
@@ -22,9 +22,13 @@ pub struct SessionRow {
     pub ended: u64,
     /// The model that was asked.
     pub model: String,
-    /// The name of the parent session, if the client says so.
+    /// The name of the parent session, if the client says so. Of a branch it is the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Whether it is a branch: turns that went on from where the session had gone on otherwise before, as after a rewind or
+    /// a second attempt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub branch: bool,
     /// Whether the newest turn's content is stored.
     pub content: bool,
     /// Tokens of what the client sent, counted and not reported.
@@ -34,7 +38,7 @@ pub struct SessionRow {
     /// The newest turn's sizes. None in rows of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<RowSizes>,
-    /// What the turns of the path came to. None in rows of earlier versions.
+    /// What its turns came to; those of the session before a branch are the session's. None in rows of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<TurnSums>,
     /// The profile with which the conversation began.
@@ -65,6 +69,15 @@ pub struct RowSizes {
 }
 
 impl SessionRow {
+    /// The name under which the client knows the session whose turns these are.
+    #[must_use]
+    pub fn of_session(&self) -> &str {
+        match &self.parent {
+            Some(session) if self.branch => session,
+            Some(_) | None => &self.session,
+        }
+    }
+
     /// Which session of which tenant it is: two tenants may give a session the same name.
     #[must_use]
     pub fn identity(tenant: TenantId, session: &str) -> Digest {
@@ -87,6 +100,7 @@ mod tests {
             ended: 1_700_000_060_000,
             model: "gpt-4o".to_owned(),
             parent: Some("8899aabbccddeeff".to_owned()),
+            branch: false,
             content: true,
             client_tokens: 91_000,
             view_tokens: 64_000,

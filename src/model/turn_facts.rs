@@ -49,9 +49,12 @@ pub struct TurnFacts {
     /// one, so `whole` and `client` are what was really paid and sent.
     #[serde(rename = "cost", skip_serializing_if = "Option::is_none")]
     pub account: Option<TurnAccount>,
-    /// What all turns before it came to, late reports included.
+    /// What all turns of its branch before it came to, late reports included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sums: Option<TurnSums>,
+    /// The name of its branch. None for the turns with which the session began and those that went on from them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     /// What changed in the request, as far as the provider's cache depends on it.
     #[serde(rename = "cache", skip_serializing_if = "CacheFacts::is_empty")]
     pub cache: CacheFacts,
@@ -357,6 +360,7 @@ pub(super) mod tests {
             fail_open: Some("record".to_owned()),
             account: Some(account()),
             sums: Some(sums()),
+            branch: None,
             cache: CacheFacts::default(),
             items: vec![
                 ItemSize(ItemNo(12), 1, 39),

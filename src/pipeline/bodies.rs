@@ -1,4 +1,4 @@
-//! The newest request of each session, in memory alone, for those who may look at it. Owns how much of
+//! The newest request of each row of sessions, in memory alone, for those who may look at it. Owns how much of
 //! them is kept. Never writes one anywhere, and keeps none where content may not be shown.
 
 use bytes::Bytes;
@@ -38,10 +38,10 @@ impl Bodies {
         Self(shown.then(|| bounded(CacheName::Bodies, all, ByBytes)))
     }
 
-    /// Keeps the newest request of a session, in place of the one before.
-    pub fn keep(&self, tenant: TenantId, session: &str, live: LiveBody) {
+    /// Keeps the newest request of a session or a branch, by the name of its row, in place of the one before.
+    pub fn keep(&self, tenant: TenantId, row: &str, live: LiveBody) {
         if let Some(cache) = &self.0 {
-            cache.insert(SessionRow::identity(tenant, session), live);
+            cache.insert(SessionRow::identity(tenant, row), live);
         }
     }
 

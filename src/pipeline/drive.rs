@@ -276,7 +276,7 @@ impl Driver {
         let mut out = Vec::new();
         match self.machine.push(read, &mut out) {
             Ok(()) => {
-                self.record_early();
+                self.record_early().await;
                 self.say(out).await?;
                 Ok(None)
             }
@@ -437,7 +437,7 @@ impl Driver {
 
     /// Begins to write the record as soon as the finish reason was seen. The wait for the disk then
     /// overlaps with what the upstream still has to send.
-    fn record_early(&mut self) {
+    async fn record_early(&mut self) {
         if self.early.is_some() || !self.machine.finish_seen() {
             return;
         }
@@ -460,6 +460,7 @@ impl Driver {
         }
         // The answer belongs to the turn only once the hop has ended, so it is added for the record
         // alone.
+        self.turn.branch.learn().await;
         self.answers.push(answer.clone());
         let committed = self
             .turn

@@ -30,10 +30,20 @@ const RECORDS_PER_KEY: usize = 64;
 /// hold them. A session would therefore weigh the square of its length. Short paths stay, because
 /// agents fork from them.
 const LONG_PATH: usize = 8;
+/// Of how many sessions it is remembered that they have begun. Those that the store knows are looked up there.
+const MOST_BEGUN: usize = 4096;
+/// How many paths with a twin are expected to be kept.
+const MOST_TWINS: usize = 256;
+/// Which part of the memory of all caches such paths take at most.
+const TWINS_SHARE: usize = 64;
 
 /// Folded paths, by the key of the head at which they end.
 pub struct Paths {
     known: Cache<Digest, Arc<Path>, ByBytes>,
+    /// Paths that end where another does, which is found in their place. The newest of each place.
+    twins: Cache<Digest, Arc<Path>, ByBytes>,
+    /// Sessions in which a conversation has begun, by the key of their first record.
+    begun: Cache<Digest, ()>,
     /// How often everything was forgotten.
     forgotten: RwLock<u64>,
 }
@@ -60,6 +70,8 @@ impl Paths {
     pub fn new(all: usize) -> Self {
         Self {
             known: bounded(CacheName::Paths, all, ByBytes),
+            twins: Cache::with_weighter(MOST_TWINS, (all / TWINS_SHARE) as u64, ByBytes),
+            begun: Cache::new(MOST_BEGUN),
             forgotten: RwLock::default(),
         }
     }
@@ -69,6 +81,15 @@ impl Paths {
         let mut forgotten = self.forgotten.write();
         *forgotten += 1;
         self.known.clear();
+        self.twins.clear();
+        self.begun.clear();
+    }
+
+    /// Notes that a conversation begins under this key. Whether one had begun there before, as far as is remembered.
+    pub(super) fn begins(&self, key: Digest) -> bool {
+        let before = self.begun.get(&key).is_some();
+        self.begun.insert(key, ());
+        before
     }
 
     /// Remembers a path that was read from the store, unless everything was forgotten since the reading
@@ -92,9 +113,16 @@ impl Paths {
             .known
             .get(&key)
             .is_some_and(|known| rank(&known) < rank(path));
-        if !stands {
+        if stands {
+            self.twins.insert(key, path.clone());
+        } else {
             self.known.insert(key, path.clone());
         }
+    }
+
+    /// The newest path that ends where the one that is known by this key does.
+    pub(super) fn twin(&self, key: &Digest) -> Option<Arc<Path>> {
+        self.twins.get(key)
     }
 
     /// Drops a long path once a newer one includes it. A request that still goes on from there,
@@ -116,7 +144,7 @@ impl Paths {
     /// each of them.
     #[must_use]
     pub fn weight(&self) -> u64 {
-        self.known.weight()
+        self.known.weight() + self.twins.weight()
     }
 }
 

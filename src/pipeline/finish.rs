@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::app::App;
+use super::branch::{self, Branching};
 use super::erasing::Began;
 use super::record_place::{RecordPlace, parent_session, session};
 use super::refer;
@@ -30,6 +31,8 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// A record on its way to the disk.
 pub struct Committed {
     id: RecordId,
+    /// The name of the row that the turn counts in.
+    row: String,
     key: Option<Digest>,
     path: Arc<Path>,
     /// The store that keeps it.
@@ -61,6 +64,7 @@ pub fn commit(
     app: &App,
     place: &RecordPlace,
     state: &TurnState,
+    branch: &mut Branching,
     ended: Ended,
 ) -> Option<Committed> {
     let Ended {
@@ -69,7 +73,7 @@ pub fn commit(
         said,
         response,
     } = ended;
-    record.session = session(place, state);
+    record.session = session(place, &state.shapes, &state.heads);
     // A fork stands on records of another session.
     let means = |erased: &Erased| {
         let means = |session: &str| erased.means(place.tenant, session);
@@ -83,8 +87,10 @@ pub fn commit(
     record.parent_session = parent_session(place);
     let session = record.session.clone();
     let mut batch = Batch::default();
+    let branch = branch.place(app, place, state, &record);
     if let Some(facts) = &mut record.facts {
-        facts.sums = Some(state.path.sums());
+        facts.branch = branch.name;
+        facts.sums = Some(branch.sums);
     }
     // The record is immutable and named by its hash and its time, so everything it says must be filled in by
     // now.
@@ -92,7 +98,9 @@ pub fn commit(
     batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
-    batch.listed = Some(listed(place, state, id, &record));
+    let row = session_row(place, state, id, &record);
+    let name = row.session.clone();
+    batch.listed = Some(listed(place, row));
     let keys = keys(place, state, &record, nameless);
     let turn = record.turn;
     batch.links.extend(keys.iter().map(|key| Link {
@@ -122,6 +130,7 @@ pub fn commit(
     app.asked.recorded(&session, &state.asks);
     Some(Committed {
         id,
+        row: name,
         key,
         path,
         store: Arc::clone(store),
@@ -163,6 +172,7 @@ fn keys(
     {
         keys.push(digest(RecordKey::Text(record.visible, before)));
     }
+    keys.push(branch::origin(place, &state.path, &record.session));
     keys
 }
 
@@ -179,6 +189,12 @@ impl Committed {
     #[must_use]
     pub fn id(&self) -> RecordId {
         self.id
+    }
+
+    /// The name of the row that the turn counts in.
+    #[must_use]
+    pub fn row(&self) -> &str {
+        &self.row
     }
 
     /// Writes usage that came after the record, with what the turn cost by it, and remembers it with
@@ -219,19 +235,40 @@ impl Committed {
     }
 }
 
+/// A row of the list of sessions for the store.
+fn listed(place: &RecordPlace, row: SessionRow) -> Listed {
+    Listed {
+        session: SessionRow::identity(place.tenant, &row.session),
+        at: row.ended,
+        id: row.record.0,
+        row: encode(&row),
+    }
+}
+
 /// What the list of sessions says from this turn on.
-fn listed(place: &RecordPlace, state: &TurnState, id: RecordId, record: &TurnRecord) -> Listed {
+fn session_row(
+    place: &RecordPlace,
+    state: &TurnState,
+    id: RecordId,
+    record: &TurnRecord,
+) -> SessionRow {
     let first = state.path.entries.first();
     let facts = record.facts.as_deref();
-    let row = SessionRow {
-        session: record.session.clone(),
+    let branch = facts.and_then(|facts| facts.branch.clone());
+    let is_branch = branch.is_some();
+    SessionRow {
+        session: branch.unwrap_or_else(|| record.session.clone()),
         tenant: place.tenant.0,
         record: id,
         turn: record.turn,
         began: first.map_or(record.ended, |first| first.record.ended),
         ended: record.ended,
         model: record.model.clone(),
-        parent: record.parent_session.clone(),
+        parent: match is_branch {
+            true => Some(record.session.clone()),
+            false => record.parent_session.clone(),
+        },
+        branch: is_branch,
         content: record.content.is_some(),
         client_tokens: state.client_tokens,
         view_tokens: record.hops.last().map_or(0, |hop| hop.estimate),
@@ -245,12 +282,6 @@ fn listed(place: &RecordPlace, state: &TurnState, id: RecordId, record: &TurnRec
         }),
         sums: facts.and_then(|facts| Some(with_turn(facts.sums?, record, facts.account))),
         profile: record.profile.clone(),
-    };
-    Listed {
-        session: SessionRow::identity(place.tenant, &record.session),
-        at: record.ended,
-        id: id.0,
-        row: encode(&row),
     }
 }
 

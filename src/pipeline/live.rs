@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use crate::dialect::request::Unmanaged;
-use crate::model::{LabelSet as _, RecordId, TenantId};
+use crate::model::{LabelSet as _, RecordId, TenantId, TurnAccount, TurnSums};
 use crate::record::{AbortSide, FailedStage, Route, TurnReport, Unrecorded};
 use crate::turn::Mode;
 
@@ -36,7 +36,7 @@ pub enum Happened {
     Turn {
         /// Whose it is.
         tenant: TenantId,
-        /// Its session, by the name that clients see.
+        /// The name of the session's row, or of the branch's.
         session: String,
         /// Its record.
         record: RecordId,
@@ -45,6 +45,17 @@ pub enum Happened {
     },
     /// The upstream began to fail, or to answer again.
     Upstream,
+}
+
+/// The record of a turn.
+#[derive(Clone, Debug)]
+pub struct RecordedTurn {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The record.
+    pub record: RecordId,
+    /// The name of the row that it counts in.
+    pub row: String,
 }
 
 /// What this process has counted since it began.
@@ -61,6 +72,8 @@ pub struct Counted {
     /// The proxy's own time of the newest requests, in milliseconds: the median and the 99th
     /// percentile. None before the first.
     pub own_ms: Option<(f64, f64)>,
+    /// What requests without a record came to, which stand in no row of the list.
+    pub beside: TurnSums,
     /// Upstream calls.
     pub calls: u64,
     /// Upstream calls that failed or were not answered.
@@ -93,6 +106,7 @@ struct Recent {
     number: u64,
     kept: VecDeque<LiveEvent>,
     times: VecDeque<f32>,
+    beside: TurnSums,
     failing: bool,
     last_error: Option<u64>,
 }
@@ -126,8 +140,13 @@ impl Live {
         }
     }
 
-    /// Counts a request, and tells of its record if it has one.
-    pub fn turn(&self, report: &TurnReport, record: Option<(TenantId, RecordId)>) {
+    /// Counts a request, and tells of its record if it has one. `cost` is what it came to.
+    pub fn turn(
+        &self,
+        report: &TurnReport,
+        recorded: Option<RecordedTurn>,
+        cost: Option<&TurnAccount>,
+    ) {
         if report.route == Route::CountTokens {
             return;
         }
@@ -173,11 +192,17 @@ impl Live {
             recent.failing = failing;
             self.tell(&mut recent, || Happened::Upstream);
         }
-        if let Some((tenant, record)) = record {
+        if recorded.is_none() {
+            recent.beside.turns += 1;
+            if let Some(cost) = cost {
+                recent.beside.add(cost);
+            }
+        }
+        if let Some(recorded) = recorded {
             self.tell(&mut recent, || Happened::Turn {
-                tenant,
-                session: report.session.clone(),
-                record,
+                tenant: recorded.tenant,
+                session: recorded.row,
+                record: recorded.record,
                 watched: report.mode != Mode::Manage,
             });
         }
@@ -245,7 +270,7 @@ impl Live {
     /// What was counted so far.
     #[must_use]
     pub fn counted(&self) -> Counted {
-        let (own_ms, failing, last_error) = {
+        let (own_ms, failing, last_error, beside) = {
             let recent = self.recent.lock();
             let mut times: Vec<f32> = recent.times.iter().copied().collect();
             times.sort_by(f32::total_cmp);
@@ -253,7 +278,8 @@ impl Live {
                 let place = (times.len() * hundredth / 100).min(times.len().saturating_sub(1));
                 times.get(place).copied().map(f64::from)
             };
-            (at(50).zip(at(99)), recent.failing, recent.last_error)
+            let own_ms = at(50).zip(at(99));
+            (own_ms, recent.failing, recent.last_error, recent.beside)
         };
         Counted {
             turns: self.turns.load(Ordering::Relaxed),
@@ -269,6 +295,7 @@ impl Live {
                 Unrecorded::MEMBERS.iter().map(|one| one.label()),
                 &self.unrecorded,
             ),
+            beside,
             own_ms,
             calls: self.calls.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),

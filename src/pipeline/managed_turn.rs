@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::app::App;
 use super::bodies::LiveBody;
+use super::branch::Branching;
 use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
@@ -53,6 +54,8 @@ pub(super) struct ManagedTurn {
     pub reporter: Reporter,
     /// Whether the upstream was sent a call of the turn.
     pub sent: bool,
+    /// Its place among the branches of its session.
+    pub branch: Branching,
 }
 
 impl ManagedTurn {
@@ -133,9 +136,11 @@ impl ManagedTurn {
     ) -> Option<Committed> {
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
-            let committed = finish::commit(app, &self.place, &self.state, ended)?;
-            self.reporter.recorded(self.place.tenant, committed.id());
-            self.keep_body(app, committed.id());
+            let committed = finish::commit(app, &self.place, &self.state, &mut self.branch, ended)?;
+            let row = committed.row().to_owned();
+            self.keep_body(app, committed.id(), &row);
+            let tenant = self.place.tenant;
+            self.reporter.recorded(tenant, committed.id(), row);
             Some(committed)
         });
         catch_unwind(run).unwrap_or_else(|_| {
@@ -146,19 +151,20 @@ impl ManagedTurn {
     }
 
     /// Keeps the request in memory, for those who may look at it.
-    fn keep_body(&self, app: &App, record: RecordId) {
+    fn keep_body(&self, app: &App, record: RecordId, row: &str) {
         let request = &self.state.request;
         let live = LiveBody {
             record,
             body: request.body.clone(),
             dialect: request.dialect,
         };
-        let session = super::record_place::session(&self.place, &self.state);
+        let (shapes, heads) = (&self.state.shapes, &self.state.heads);
+        let session = super::record_place::session(&self.place, shapes, heads);
         let tenant = self.place.tenant;
         let means = |erased: &Erased| erased.means(tenant, &session);
         // Between the record and this its session may have been erased.
         if let Some(_leave) = app.erasing.leave(self.place.began, means) {
-            app.bodies.keep(tenant, &session, live);
+            app.bodies.keep(tenant, row, live);
         }
     }
 
@@ -387,6 +393,7 @@ impl ManagedTurn {
 
     /// Records the turn and waits until it is durable, as long as the settings allow.
     pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd<'_>) {
+        self.branch.learn().await;
         if let Some(committed) = self.commit(app, answers, end) {
             self.durable(app, committed).await;
         }

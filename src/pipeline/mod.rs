@@ -37,6 +37,7 @@ mod active_sessions;
 mod app;
 mod asked;
 mod bodies;
+mod branch;
 mod drive;
 mod erasing;
 mod error;

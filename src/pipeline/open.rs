@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::app::App;
+use super::branch::{self, Branching};
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
@@ -108,11 +109,11 @@ pub(super) async fn open(
     let read = match step {
         Ok(OpeningStep::Ready(ready)) => {
             let (opening, ready) = heed(app, opening, *ready).await?;
-            return opening.resolve(ready);
+            return opening.resolve(app, ready);
         }
-        Err(stop) => return opening.resolve(Err(stop)),
+        Err(stop) => return opening.resolve(app, Err(stop)),
         // An expanded request cannot contain further references.
-        Ok(OpeningStep::Refers(_)) => return opening.resolve(Err(Stop::Forward)),
+        Ok(OpeningStep::Refers(_)) => return opening.resolve(app, Err(Stop::Forward)),
         Ok(OpeningStep::Cold(read)) => read,
     };
     let find = move |app: &App, patience: &Patience| {
@@ -121,14 +122,14 @@ pub(super) async fn open(
     };
     let (read, path) = match look_up(app, &mut opening, find).await {
         Ok(found) => found,
-        Err(stop) => return opening.resolve(Err(stop)),
+        Err(stop) => return opening.resolve(app, Err(stop)),
     };
-    let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path);
+    let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, None);
     let (opening, ready) = match stage(app, opening, go_on).await? {
         (opening, Ok(ready)) => heed(app, opening, ready).await?,
         stopped => stopped,
     };
-    opening.resolve(ready)
+    opening.resolve(app, ready)
 }
 
 /// Prepares a hop again whose view has thoughts that lost their place, if another process or an earlier one
@@ -203,7 +204,11 @@ async fn expand(
 
 impl Opening {
     /// What becomes of a request after the middle.
-    fn resolve(self, outcome: Result<FirstHop, Stop>) -> Result<Opened, ProxyError> {
+    fn resolve(
+        self,
+        app: &Arc<App>,
+        outcome: Result<FirstHop, Stop>,
+    ) -> Result<Opened, ProxyError> {
         let Self {
             request,
             mut reporter,
@@ -212,6 +217,7 @@ impl Opening {
         match outcome {
             Ok((state, prepared, place, family)) => {
                 let watched = state.terms.mode == Mode::Observe;
+                let branch = Branching::new(app, &place, &state);
                 let turn = Box::new(ManagedTurn {
                     state,
                     prepared,
@@ -220,6 +226,7 @@ impl Opening {
                     family: Box::new(family),
                     reporter,
                     sent: false,
+                    branch,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)
@@ -269,24 +276,34 @@ fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
 fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<OpeningStep, Stop> {
     let (read, known) = read(app, opening, asked)?;
     let (reporter, patience) = (&mut opening.reporter, &opening.patience);
+    let store = app.records(read.terms.mode);
     let known = reporter.timed(Phase::Session, || {
         // The path to a response that the request names comes first: others may end with the same
         // words.
         let stands = known.and_then(|known| stand(known, &read.shapes));
-        let remembered = || read.ask(|request| remembered(&app.paths, request));
-        stands.map(Arc::new).or_else(remembered)
+        let stands = stands.map(|path| (Arc::new(path), false));
+        let remembered = || {
+            let path = read.ask(|request| remembered(&app.paths, request))?;
+            let sure = read.forgets(&path) || branch::is_remembered(store, &path, &read.session());
+            Some((path, sure))
+        };
+        stands.or_else(remembered)
     });
-    let path = match known {
-        Some(path) => path,
-        // A store on disk may make the reader wait, which an async worker must not.
-        None if app.records(read.terms.mode).reads_wait() => {
-            return Ok(OpeningStep::Cold(Box::new(read)));
-        }
-        None => reporter.timed(Phase::Store, || read.locate(app, patience))?,
+    // A store on disk may make the reader wait, which an async worker must not.
+    let (path, taken) = match known {
+        Some((path, true)) => (path, Some(false)),
+        // It is asked while the model answers.
+        Some((path, false)) if store.reads_wait() => (path, None),
+        None if store.reads_wait() => return Ok(OpeningStep::Cold(Box::new(read))),
+        known => reporter.timed(Phase::Store, || {
+            let known = known.map(|(path, _)| path);
+            let path = known.map_or_else(|| read.locate(app, patience), Ok)?;
+            let taken = read.is_taken(app, patience, &path);
+            Ok((path, Some(taken)))
+        })?,
     };
-    Ok(OpeningStep::Ready(Box::new(ready(
-        app, opening, read, path,
-    )?)))
+    let ready = ready(app, opening, read, path, taken)?;
+    Ok(OpeningStep::Ready(Box::new(ready)))
 }
 
 fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<DecodedRequest, Stop> {
@@ -410,6 +427,7 @@ fn ready(
     opening: &mut Opening,
     read: CountedRequest,
     path: Arc<Path>,
+    taken: Option<bool>,
 ) -> Result<FirstHop, Stop> {
     let CountedRequest {
         request,
@@ -439,7 +457,8 @@ fn ready(
     let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
     state.strip_if_asked(&family);
-    let session = record_place::session(&place, &state);
+    state.taken = taken;
+    let session = record_place::session(&place, &state.shapes, &state.heads);
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();
     } else if state.terms.mode == Mode::Manage {
@@ -516,6 +535,22 @@ impl CountedRequest {
             heads: &self.heads,
             bare: &|at| text(at).map(|text| bare(&text)),
         })
+    }
+
+    /// The name of its session.
+    fn session(&self) -> String {
+        record_place::session(&self.place, &self.shapes, &self.heads)
+    }
+
+    /// Whether the turn is not recorded: a conversation that begins without tools comes once.
+    fn forgets(&self, path: &Path) -> bool {
+        path.entries.is_empty() && !self.request.takes_tools()
+    }
+
+    /// Whether the store knows of a turn that has gone on from this path. If it does not answer, it does not.
+    fn is_taken(&self, app: &App, patience: &Patience, path: &Path) -> bool {
+        let origin = branch::origin(&self.place, path, &self.session());
+        branch::is_taken(app, self.terms.mode, patience, origin)
     }
 
     /// Finds the path behind the request. Looks in the store if memory does not have it.

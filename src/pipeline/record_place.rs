@@ -1,9 +1,10 @@
 //! Where a record belongs: the tenant, the session, and the parent of the session. Owns the names
 //! of sessions that clients see. Never looks anything up.
 
+use std::sync::Arc;
+
 use super::erasing::Began;
-use crate::model::{Dialect, Digest, Role, Scope, TenantId};
-use crate::turn::state::TurnState;
+use crate::model::{Dialect, Digest, Head, Role, Scope, Shape, TenantId};
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]
@@ -57,14 +58,11 @@ impl RecordPlace {
 /// The name of the session that the client sees: a hash of its scope, or else of the root of its
 /// chain.
 #[must_use]
-pub fn session(place: &RecordPlace, state: &TurnState) -> String {
+pub fn session(place: &RecordPlace, shapes: &[Arc<Shape>], heads: &[Head]) -> String {
     let tenant = place.tenant.0;
     if place.scope.0.is_empty() {
-        let first = state
-            .shapes
-            .iter()
-            .position(|shape| shape.role == Role::User);
-        let root = first.and_then(|at| state.heads.get(at + 1)).copied();
+        let first = shapes.iter().position(|shape| shape.role == Role::User);
+        let root = first.and_then(|at| heads.get(at + 1)).copied();
         let root = root.map_or(Digest([0; 32]), |head| head.0);
         return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
     }

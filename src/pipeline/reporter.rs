@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use super::app::App;
 use super::ledger_input::LedgerInput;
 use super::listen::AnswerEnd;
+use super::live::RecordedTurn;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
 use crate::model::{
@@ -35,8 +36,8 @@ pub struct Reporter {
     hop_begun: Instant,
     /// Whether this turn has been counted as one whose view is shown differently than before.
     otherwise: bool,
-    /// The turn's record, and whose it is.
-    record: Option<Box<(TenantId, RecordId)>>,
+    /// The turn's record.
+    record: Option<Box<RecordedTurn>>,
     /// Where the report goes. `None` once it went there.
     app: Option<Arc<App>>,
 }
@@ -412,15 +413,20 @@ impl Reporter {
             request_ids: ids.collect(),
             fail_open: report.fail_open.map(|stage| stage.name().to_owned()),
             account: self.ledger.is_heard().then(|| self.cost()).flatten(),
+            branch: None,
             sums: None,
             items,
             tools,
         }
     }
 
-    /// Notes the turn's record.
-    pub(super) fn recorded(&mut self, tenant: TenantId, record: RecordId) {
-        self.record = Some(Box::new((tenant, record)));
+    /// Notes the turn's record, and the name of the row that it counts in.
+    pub(super) fn recorded(&mut self, tenant: TenantId, record: RecordId, row: String) {
+        self.record = Some(Box::new(RecordedTurn {
+            tenant,
+            record,
+            row,
+        }));
     }
 
     /// Notes what hidden calls did, and what the agent fetched again.
@@ -477,7 +483,9 @@ impl Reporter {
         }
         app.active.touch(&self.report.session);
         crate::record::finish(&app.metrics, &self.report);
-        app.live.turn(&self.report, self.record.as_deref().copied());
+        let recorded = self.record.take().map(|record| *record);
+        let cost = self.cost().filter(|_| self.report.ledger.is_some());
+        app.live.turn(&self.report, recorded, cost.as_ref());
     }
 }
 

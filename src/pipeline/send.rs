@@ -118,7 +118,7 @@ async fn send_without_exchange(
     if !made || is_too_long(app, head.status, refusal) || !turn.state.take_back() {
         return None;
     }
-    let session = record_place::session(&turn.place, &turn.state);
+    let session = record_place::session(&turn.place, &turn.state.shapes, &turn.state.heads);
     tracing::warn!(%session, "the upstream refused a recall that an operator asked for: it is given up");
     app.asked.refused(&session);
     let without = turn.prepare(app, None).ok()?;

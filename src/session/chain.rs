@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{CallId, Digest, Head, Role, Scope, Shape, TenantId};
+use crate::model::{CallId, Digest, Head, RecordId, Role, Scope, Shape, TenantId};
 
 /// The heads of all prefixes: one more than there are messages. System and developer messages
 /// before the first user message leave the head as it is, because agents put clocks there.
@@ -65,6 +65,10 @@ pub enum RecordKey<'a> {
     Fork(Head),
     /// The head after its visible response with all ids left blank, for clients that rename them.
     Nameless(Head),
+    /// The record that it goes on from, in the same session. It tells whether another turn has gone on from there.
+    Next(RecordId),
+    /// The name of its session, for the first record of a conversation.
+    First(&'a str),
 }
 
 impl RecordKey<'_> {
@@ -88,6 +92,9 @@ impl RecordKey<'_> {
             ]),
             Self::Fork(head) => Digest::of(&[b"fork", tenant, head.0.as_bytes()]),
             Self::Nameless(head) => Digest::of(&[b"nameless", tenant, scope, head.0.as_bytes()]),
+            // A session has these rows however its requests are looked up.
+            Self::Next(before) => Digest::of(&[b"next", tenant, before.0.as_bytes()]),
+            Self::First(session) => Digest::of(&[b"first", tenant, session.as_bytes()]),
         }
     }
 }

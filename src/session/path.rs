@@ -2,6 +2,7 @@
 //! is immutable; each turn makes a new one. Never reads the store: the records are arguments.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::model::weight::{list, shared, text};
 use crate::model::{
@@ -47,7 +48,7 @@ impl PathEntry {
         self.late.or(self.record.facts.as_ref()?.account)
     }
 
-    /// What its turn and all turns before it came to. None if an earlier version recorded it.
+    /// What its turn and all turns of its branch before it came to. None if an earlier version recorded it.
     #[must_use]
     pub fn sums(&self) -> Option<TurnSums> {
         let before = self.record.facts.as_ref()?.sums?;
@@ -126,6 +127,8 @@ pub struct Path {
     /// The profile with which the conversation began. Each of its records says so; it is kept when
     /// an edit drops all of them.
     pub profile: Option<String>,
+    /// Whether a turn of this process has gone on from its newest record. All copies share it.
+    followed: Arc<AtomicBool>,
     /// Bytes of memory that the records take.
     records: usize,
 }
@@ -148,6 +151,7 @@ impl Path {
             guide,
             pins: Pins::default(),
             profile,
+            followed: Arc::default(),
             records,
         }
     }
@@ -157,7 +161,8 @@ impl Path {
     pub fn weight(&self) -> usize {
         let profile = self.profile.as_ref().map_or(0, text);
         let small = profile + self.pins.weight();
-        shared::<Self>() + list(&self.entries) + self.marks.weight() + small + self.records
+        let flag = shared::<AtomicBool>();
+        shared::<Self>() + list(&self.entries) + self.marks.weight() + small + flag + self.records
     }
 
     /// This path with one more turn.
@@ -171,6 +176,7 @@ impl Path {
             marks: self.marks.clone(),
             pins: self.pins.clone(),
             profile: self.profile.clone(),
+            followed: Arc::default(),
             ..*self
         };
         path.push(id, record);
@@ -260,6 +266,12 @@ impl Path {
         }
     }
 
+    /// Notes that a turn goes on from the newest record. Returns whether another of this process has done so before.
+    #[must_use]
+    pub fn follow(&self) -> bool {
+        self.followed.swap(true, Ordering::Relaxed)
+    }
+
     /// Whether any turn of the conversation is known, even if an edit dropped all records.
     #[must_use]
     pub fn has_begun(&self) -> bool {
@@ -287,7 +299,7 @@ impl Path {
         }
     }
 
-    /// What all turns of the path came to, as far as records say so.
+    /// What all turns of its newest branch came to, as far as records say so.
     #[must_use]
     pub fn sums(&self) -> TurnSums {
         let known = self.entries.last().and_then(PathEntry::sums);

@@ -71,6 +71,8 @@ pub struct TurnState {
     pub shapes: Vec<Arc<Shape>>,
     /// The heads of its prefixes.
     pub heads: Vec<Head>,
+    /// Whether the store knows of another turn that has gone on from the same record. `None` if it was not asked.
+    pub taken: Option<bool>,
     /// The records behind it.
     pub path: Arc<Path>,
     /// The terms under which it is served.
@@ -221,6 +223,7 @@ impl TurnState {
             request,
             shapes,
             heads,
+            taken: None,
             path,
             terms,
             injected: Injected::default(),

@@ -164,6 +164,7 @@ def overview(server, _query):
             "fail_open": {"dialect": 1} if rows else {},
             "unmanaged": {"conversation_at_provider": 3} if rows else {},
             "unrecorded": {"late": 1} if rows else {},
+            "beside": {"turns": 3 if rows else 0, "prompt": 3_600, "cached": 0, "account": None},
             "own_ms": {"p50": 6.1 if rows else None, "p99": 17.2 if rows else None},
         },
         "upstreams": [

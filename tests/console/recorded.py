@@ -73,6 +73,7 @@ def row_of(source, at):
         "tenant": TENANTS[source["tenant"]],
         "record": source["id"] * 4,
         "parent": source["parent"],
+        "branch": False,
         "title": title,
         "finding": {"episode": source["findep"], "text": finding} if finding else None,
         "item": None,

@@ -12,6 +12,7 @@ use super::support::{Lenient, Proxy, client, soon};
 const TOLD: Told = Told {
     input: 1_000,
     cached: 0,
+    written: 0,
     output: 10,
 };
 
@@ -42,6 +43,7 @@ async fn usage_is_read_however_a_request_is_handled() {
                 let expect = Counted {
                     input: 1_000,
                     cached: 0,
+                    written: 0,
                     output: 10,
                     requests: 1,
                 };

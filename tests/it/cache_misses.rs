@@ -115,7 +115,10 @@ async fn the_cause_names_what_changed() {
             assert_eq!(causes(&proxy), [cause], "{dialect:?}");
             let told = told(&proxy).await;
             let told = |name: &str| told.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
-            assert!(told("cause").iter().all(|told| told == cause), "{dialect:?}");
+            assert!(
+                told("cause").iter().all(|told| told == cause),
+                "{dialect:?}"
+            );
             if cause == "client_history" {
                 // The system text is the message before it.
                 assert_eq!(told("message")[0], 1, "{dialect:?}");

@@ -54,6 +54,8 @@ pub fn says(text: &str, calls: Vec<Call>) -> Reply {
 pub struct Told {
     pub input: usize,
     pub cached: usize,
+    /// Those of the input that were written to the cache for an hour.
+    pub written: usize,
     pub output: usize,
 }
 
@@ -62,6 +64,7 @@ impl Default for Told {
         Self {
             input: 9,
             cached: 0,
+            written: 0,
             output: 2,
         }
     }

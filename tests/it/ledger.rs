@@ -85,6 +85,7 @@ fn counted(provider: &Provider, wrote: &AtomicUsize) -> Counted {
     Counted {
         input,
         cached: chats.iter().map(|one| one.cached).sum(),
+        written: 0,
         output: wrote.load(Ordering::SeqCst),
         requests: chats.len(),
     }

@@ -29,6 +29,8 @@ pub fn counter() -> CountFn {
 pub struct Counted {
     pub input: usize,
     pub cached: usize,
+    /// Those of the input that were written to the cache for an hour.
+    pub written: usize,
     pub output: usize,
     pub requests: usize,
 }
@@ -61,12 +63,17 @@ impl Meter {
         let output = (self.count)(text) + calls.sum::<usize>();
         let mut sum = self.sum.lock().unwrap();
         sum.input += input;
+        // A marker at the request's own level stands behind all of it.
+        let marked = sent.body["cache_control"]["ttl"] == "1h";
+        let written = if marked { input - cached } else { 0 };
         sum.cached += cached;
+        sum.written += written;
         sum.output += output;
         sum.requests += 1;
         Told {
             input,
             cached,
+            written,
             output,
         }
     }
@@ -96,7 +103,25 @@ fn messages(sent: &Sent) -> Vec<Value> {
         Some(n - usize::from(key.starts_with('b')))
     };
     let all = reads::messages(form, &sent.body, &answer);
-    all.into_iter().map(|message| message.said).collect()
+    all.into_iter()
+        .map(|message| unmarked(message.said))
+        .collect()
+}
+
+/// A message without markers of the cache, which are no part of a prefix: a text that has one is a block.
+fn unmarked(mut said: Value) -> Value {
+    let Some(blocks) = said["content"].as_array_mut() else {
+        return said;
+    };
+    for block in blocks.iter_mut().filter_map(Value::as_object_mut) {
+        block.remove("cache_control");
+    }
+    if let [block] = &blocks[..]
+        && block["type"] == "text"
+    {
+        said["content"] = block["text"].clone();
+    }
+    said
 }
 
 /// The first number in a text.
@@ -261,6 +286,8 @@ pub fn side(shown: &str, side: &str, requests: usize) -> Counted {
     Counted {
         input: tokens(shown, side, "input"),
         cached: tokens(shown, side, "cache_read"),
+        // What a provider does not report is worked out from prices, and compared by whoever has it reported.
+        written: 0,
         output: tokens(shown, side, "output"),
         requests,
     }

@@ -149,6 +149,7 @@ async fn provider(steps: usize, same: bool) -> Provider {
         let told = Told {
             input: sent.bytes.len() / 3,
             cached: 0,
+            written: 0,
             output: 9,
         };
         (says(if made.is_empty() { "done" } else { "" }, made), told)

@@ -106,6 +106,7 @@ impl Driver {
         tracing::warn!(cause, "an answer ends with what was said so far");
         self.turn.reporter.aborted(AbortSide::Upstream);
         let end = at_hop_cap(&self.answers);
+        self.turn.branch.learn().await;
         let committed = self.turn.commit_settled(&self.app, &self.answers, end);
         if let Some(committed) = committed {
             self.turn.durable(&self.app, committed).await;

@@ -359,6 +359,9 @@ pub(super) struct ViewMetrics {
     pub sessions_active: IntGauge,
 }
 
+const CACHE_MISSED: &str = "Tokens that the turn before had left in the provider's cache and that were read anew, by what \
+                            changed in between; provider stands for nothing";
+
 impl ViewMetrics {
     fn register(r: &Registrar) -> Result<Self, Error> {
         let context = r.histograms(
@@ -428,12 +431,7 @@ impl ViewMetrics {
                 "Pins that were asked for, by what became of them",
                 "outcome",
             )?,
-            cache_missed: r.counters(
-                "cache_missed_tokens_total",
-                "Tokens that the turn before had left in the provider's cache and that were read anew, by what \
-                 changed in between; provider stands for nothing",
-                "cause",
-            )?,
+            cache_missed: r.counters("cache_missed_tokens_total", CACHE_MISSED, "cause")?,
             prefix_breaks: r.counter(
                 "prefix_breaks_total",
                 "Requests that did not extend the prefix that the provider had cached",

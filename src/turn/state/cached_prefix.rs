@@ -9,6 +9,7 @@ use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
 use crate::tokens::{CacheModel, Family};
+use crate::turn::Mode;
 
 impl TurnState {
     /// The client's request.
@@ -168,6 +169,10 @@ impl TurnState {
     /// How many tokens the turn before left in the provider's cache, as that reported; 0 if it has not been seen to cache.
     fn left_cached(&self, family: &Family) -> u64 {
         let entries = &self.path.entries;
+        if self.terms.mode != Mode::Manage {
+            // The record of a watched turn has the usage that a managed one would have had.
+            return 0;
+        }
         let told = entries.last().and_then(PathEntry::told);
         let Some((usage, _)) = told.filter(|_| entries.iter().rev().any(PathEntry::caches)) else {
             return 0;

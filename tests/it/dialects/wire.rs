@@ -29,9 +29,12 @@ pub(super) fn chat(
     if !calls.is_empty() {
         said["tool_calls"] = calls.into();
     }
-    let usage = json!({"prompt_tokens": told.input, "completion_tokens": told.output,
+    let mut usage = json!({"prompt_tokens": told.input, "completion_tokens": told.output,
         "total_tokens": told.input + told.output,
         "prompt_tokens_details": {"cached_tokens": told.cached}});
+    if told.written > 0 {
+        usage["prompt_tokens_details"]["cache_write_tokens"] = told.written.into();
+    }
     let whole = |choice: Value| {
         json!({"id": format!("chatcmpl-{number}"), "created": 1, "model": "m", "usage": usage,
             "choices": [choice]})
@@ -78,10 +81,15 @@ pub(super) fn anthropic(number: usize, text: &str, calls: &[Call], told: Told) -
     } else {
         "tool_use"
     };
+    let mut usage = json!({"input_tokens": told.input - told.cached - told.written,
+        "cache_read_input_tokens": told.cached, "output_tokens": told.output});
+    if told.written > 0 {
+        usage["cache_creation_input_tokens"] = told.written.into();
+        usage["cache_creation"] =
+            json!({"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": told.written});
+    }
     json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "m",
-        "content": content, "stop_reason": stop, "stop_sequence": null,
-        "usage": {"input_tokens": told.input - told.cached,
-            "cache_read_input_tokens": told.cached, "output_tokens": told.output}})
+        "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage})
 }
 
 pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call], told: Told) -> String {
