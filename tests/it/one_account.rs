@@ -126,6 +126,9 @@ async fn title(agent: &Agent) {
 /// Plays everything, and compares all accounts of it.
 async fn agree(pauses: &[u64; 5]) {
     let logged = Logged::default();
+    // While there is one subscriber alone, whatever thread meets an event first decides whether it is wanted, and the
+    // threads of other tests have none.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::fmt().json().with_writer(logged.clone());
     let _guard = tracing::subscriber::set_default(subscriber.finish());
     let (claude, gpt) = (Metered::start(true).await, Metered::start(true).await);
