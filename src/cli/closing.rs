@@ -104,14 +104,11 @@ impl MetricsText<'_> {
     fn missed(&self) -> Option<String> {
         let of = |cause: MissCause| {
             let label = format!("cause=\"{}\"", cause.name());
-            self.sum("cache_missed_tokens_total", &label)
+            (cause, self.sum("cache_missed_tokens_total", &label))
         };
-        let all: f64 = MissCause::ALL.into_iter().map(of).sum();
-        let mut causes: Vec<(MissCause, f64)> = MissCause::ALL
-            .into_iter()
-            .map(|cause| (cause, of(cause)))
-            .collect();
+        let mut causes: Vec<(MissCause, f64)> = MissCause::ALL.into_iter().map(of).collect();
         causes.retain(|(_, tokens)| *tokens > 0.0);
+        let all: f64 = causes.iter().map(|(_, tokens)| tokens).sum();
         causes.sort_by(|one, other| other.1.total_cmp(&one.1));
         let told = causes.iter();
         let told = told.map(|(cause, tokens)| format!("{tokens:.0} {}", because(*cause)));

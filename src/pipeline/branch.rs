@@ -47,8 +47,7 @@ impl Branching {
         if let Some(taken) = state.taken {
             return Self::Known(taken);
         }
-        let session = super::record_place::session(place, &state.shapes, &state.heads);
-        let origin = origin(place, &state.path, &session);
+        let origin = origin(place, &state.path);
         let (app, mode) = (Arc::clone(app), state.terms.mode);
         Self::Asked(tokio::spawn(async move {
             let (_waiting, patience) = Patience::new();
@@ -94,10 +93,10 @@ fn before_in<'a>(path: &'a Path, session: &str) -> Option<&'a PathEntry> {
 
 /// The key by which a turn's record tells others that it went on from there.
 #[must_use]
-pub fn origin(place: &RecordPlace, path: &Path, session: &str) -> Digest {
-    let key = match before_in(path, session) {
+pub fn origin(place: &RecordPlace, path: &Path) -> Digest {
+    let key = match before_in(path, &place.session) {
         Some(entry) => RecordKey::Next(entry.id),
-        None => RecordKey::First(session),
+        None => RecordKey::First(&place.session),
     };
     key.digest(place.tenant, &place.keys)
 }
@@ -126,10 +125,10 @@ fn decide(
     taken: bool,
 ) -> BranchPlace {
     let path = &state.path;
-    let before = before_in(path, &record.session);
+    let before = before_in(path, &place.session);
     let followed = match before {
         Some(_) => path.follow(),
-        None => app.paths.begins(origin(place, path, &record.session)),
+        None => app.paths.begins(origin(place, path)),
     };
     if !taken && !followed {
         return before.map_or_else(BranchPlace::default, |_| goes_on(path));
@@ -139,7 +138,7 @@ fn decide(
         let head = state.heads.get(entry.position as usize + 1)?;
         let key = RecordKey::After(*head).digest(place.tenant, &place.keys);
         let twin = app.paths.twin(&key)?;
-        let own = before_in(&twin, &record.session).is_some_and(|newest| newest.id != entry.id);
+        let own = before_in(&twin, &place.session).is_some_and(|newest| newest.id != entry.id);
         (own && !twin.follow()).then_some(twin)
     });
     if let Some(twin) = twin {
@@ -150,7 +149,7 @@ fn decide(
     let parts = [
         b"branch".as_slice(),
         place.tenant.0.as_bytes(),
-        record.session.as_bytes(),
+        place.session.as_bytes(),
         from.as_bytes(),
         &ended,
         record.visible.as_bytes(),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::app::App;
 use super::branch::{self, Branching};
 use super::erasing::Began;
-use super::record_place::{RecordPlace, parent_session, session};
+use super::record_place::{RecordPlace, parent_session};
 use super::refer;
 use super::stored_content;
 use crate::history::usage_key;
@@ -73,7 +73,7 @@ pub fn commit(
         said,
         response,
     } = ended;
-    record.session = session(place, &state.shapes, &state.heads);
+    record.session.clone_from(&place.session);
     // A fork stands on records of another session.
     let means = |erased: &Erased| {
         let means = |session: &str| erased.means(place.tenant, session);
@@ -85,7 +85,6 @@ pub fn commit(
     let kept = said.and_then(|said| stored_content::keep(store, &leave, state, said));
     record.content = kept.as_ref().map(|kept| kept.id);
     record.parent_session = parent_session(place);
-    let session = record.session.clone();
     let mut batch = Batch::default();
     let branch = branch.place(app, place, state, &record);
     if let Some(facts) = &mut record.facts {
@@ -127,7 +126,7 @@ pub fn commit(
         let _held = leave.hold(&batch);
     }
     let ticket = store.commit(batch);
-    app.asked.recorded(&session, &state.asks);
+    app.asked.recorded(&place.session, &state.asks);
     Some(Committed {
         id,
         row: name,
@@ -172,7 +171,7 @@ fn keys(
     {
         keys.push(digest(RecordKey::Text(record.visible, before)));
     }
-    keys.push(branch::origin(place, &state.path, &record.session));
+    keys.push(branch::origin(place, &state.path));
     keys
 }
 

@@ -158,10 +158,8 @@ impl ManagedTurn {
             body: request.body.clone(),
             dialect: request.dialect,
         };
-        let (shapes, heads) = (&self.state.shapes, &self.state.heads);
-        let session = super::record_place::session(&self.place, shapes, heads);
         let tenant = self.place.tenant;
-        let means = |erased: &Erased| erased.means(tenant, &session);
+        let means = |erased: &Erased| erased.means(tenant, &self.place.session);
         // Between the record and this its session may have been erased.
         if let Some(_leave) = app.erasing.leave(self.place.began, means) {
             app.bodies.keep(tenant, row, live);

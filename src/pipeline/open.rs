@@ -284,7 +284,8 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
         let stands = stands.map(|path| (Arc::new(path), false));
         let remembered = || {
             let path = read.ask(|request| remembered(&app.paths, request))?;
-            let sure = read.forgets(&path) || branch::is_remembered(store, &path, &read.session());
+            let sure =
+                read.forgets(&path) || branch::is_remembered(store, &path, &read.place.session);
             Some((path, sure))
         };
         stands.or_else(remembered)
@@ -410,6 +411,7 @@ fn read(
     };
     // Heads are hashed with the tenant, so they need to know whose request it is.
     let heads = reporter.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
+    let place = place.named(&shapes, &heads);
     let read = CountedRequest {
         request,
         shapes,
@@ -458,11 +460,10 @@ fn ready(
     state.know(known);
     state.strip_if_asked(&family);
     state.taken = taken;
-    let session = record_place::session(&place, &state.shapes, &state.heads);
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();
     } else if state.terms.mode == Mode::Manage {
-        state.ask(app.asked.of(&session));
+        state.ask(app.asked.of(&place.session));
     }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));
@@ -478,7 +479,7 @@ fn ready(
         reporter.prepared(&state, &prepared);
     }
     let parent = record_place::parent_session(&place);
-    reporter.session(session, parent);
+    reporter.session(place.session.clone(), parent);
     // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
@@ -537,11 +538,6 @@ impl CountedRequest {
         })
     }
 
-    /// The name of its session.
-    fn session(&self) -> String {
-        record_place::session(&self.place, &self.shapes, &self.heads)
-    }
-
     /// Whether the turn is not recorded: a conversation that begins without tools comes once.
     fn forgets(&self, path: &Path) -> bool {
         path.entries.is_empty() && !self.request.takes_tools()
@@ -549,7 +545,7 @@ impl CountedRequest {
 
     /// Whether the store knows of a turn that has gone on from this path. If it does not answer, it does not.
     fn is_taken(&self, app: &App, patience: &Patience, path: &Path) -> bool {
-        let origin = branch::origin(&self.place, path, &self.session());
+        let origin = branch::origin(&self.place, path);
         branch::is_taken(app, self.terms.mode, patience, origin)
     }
 

@@ -17,6 +17,8 @@ pub struct RecordPlace {
     /// begins anew, because one dialect can't use the bytes of another. Watched turns have records
     /// of their own, because their views were never sent.
     pub keys: Scope,
+    /// The name of the session that the client sees. Empty until [`Self::named`].
+    pub session: String,
     /// The parent of the session, if the client names one.
     pub parent: Option<Scope>,
     /// When the turn began, which decides whether it is recorded if its session is erased.
@@ -42,6 +44,7 @@ impl RecordPlace {
             tenant,
             scope,
             keys,
+            session: String::new(),
             parent,
             began,
         }
@@ -53,20 +56,21 @@ impl RecordPlace {
         let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
         Self { keys, ..self }
     }
-}
 
-/// The name of the session that the client sees: a hash of its scope, or else of the root of its
-/// chain.
-#[must_use]
-pub fn session(place: &RecordPlace, shapes: &[Arc<Shape>], heads: &[Head]) -> String {
-    let tenant = place.tenant.0;
-    if place.scope.0.is_empty() {
-        let first = shapes.iter().position(|shape| shape.role == Role::User);
-        let root = first.and_then(|at| heads.get(at + 1)).copied();
-        let root = root.map_or(Digest([0; 32]), |head| head.0);
-        return Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short();
+    /// The place with the name of its session: a hash of its scope, or else of the root of its chain.
+    #[must_use]
+    pub fn named(self, shapes: &[Arc<Shape>], heads: &[Head]) -> Self {
+        let session = if self.scope.0.is_empty() {
+            let tenant = self.tenant.0;
+            let first = shapes.iter().position(|shape| shape.role == Role::User);
+            let root = first.and_then(|at| heads.get(at + 1)).copied();
+            let root = root.map_or(Digest([0; 32]), |head| head.0);
+            Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short()
+        } else {
+            explicit(self.tenant, &self.scope)
+        };
+        Self { session, ..self }
     }
-    explicit(place.tenant, &place.scope)
 }
 
 /// The name of the parent session, as the client sees it in that session.

@@ -12,7 +12,6 @@ use super::error::ProxyError;
 use super::incoming::Incoming;
 use super::learned::refuses_thoughts;
 use super::managed_turn::ManagedTurn;
-use super::record_place;
 use crate::dialect::Purpose;
 use crate::model::EditKind;
 use crate::record::RetryReason;
@@ -118,9 +117,9 @@ async fn send_without_exchange(
     if !made || is_too_long(app, head.status, refusal) || !turn.state.take_back() {
         return None;
     }
-    let session = record_place::session(&turn.place, &turn.state.shapes, &turn.state.heads);
+    let session = &turn.place.session;
     tracing::warn!(%session, "the upstream refused a recall that an operator asked for: it is given up");
-    app.asked.refused(&session);
+    app.asked.refused(session);
     let without = turn.prepare(app, None).ok()?;
     turn.reporter.retried(RetryReason::Edits);
     Some(send_anew(app, turn, without).await)
