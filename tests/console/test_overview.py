@@ -40,7 +40,7 @@ def test_sub_agents_stand_under_their_parent_and_fold(stage, fake):
     expect(rows(page)).to_have_count(13)
     expect(rows(page).nth(0)).to_contain_text(TITLE)
     expect(rows(page).nth(1)).to_contain_text("can you fix the local branch")
-    page.get_by_label(f"sub-agents of {TITLE}").click()
+    page.get_by_label(f"sub-agents and branches of {TITLE}").click()
     expect(rows(page)).to_have_count(12)
     expect(rows(page).nth(1)).not_to_contain_text("can you fix the local branch")
 
