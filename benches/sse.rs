@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageWish};
+use plimsoll::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageWish, WhoAsked};
 use plimsoll::model::Dialect;
 
 /// The proxy's own.
@@ -67,6 +67,7 @@ fn machine() -> Machine {
             hidden: hidden.into_iter().collect(),
             usage_wish: UsageWish::Asked,
             echo: Echo::default(),
+            asked: WhoAsked::default(),
         },
     )
 }

@@ -17,7 +17,7 @@ use plimsoll::dialect::request::Rewrite;
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
 use plimsoll::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use plimsoll::dialect::stream::{
-    Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish,
+    Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish, WhoAsked,
 };
 use plimsoll::model::raw::{self, Object};
 use plimsoll::model::{Dialect, Snapshot, TurnRecord, blob_id};
@@ -165,6 +165,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
         view: splice.close(),
         tools: request.tools_bytes().map(|_| Bytes::new()),
         ask_usage: false,
+        compared: None,
         later: None,
     };
     let rendered = request.with(rewrite).to_bytes();
@@ -198,6 +199,7 @@ fn spec(dialect: Dialect, hidden: &[&str]) -> Spec {
         hidden: hidden.iter().copied().collect::<Names>(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
+        asked: WhoAsked::default(),
     }
 }
 

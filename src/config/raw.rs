@@ -250,6 +250,8 @@ pub struct RawCache {
     pub breakpoints: Option<String>,
     /// `wait` or `pass`.
     pub none: Option<String>,
+    /// `off` or `after_miss`.
+    pub diagnose: Option<String>,
 }
 
 /// `[tools]`

@@ -25,9 +25,9 @@ use crate::policy::{AdmitSettings, Order, Partition, Partitions};
 use crate::store::Backend;
 use crate::turn::text_results::{TextProfile, TextResults, pattern};
 use crate::turn::{
-    Budget, CacheSettings, DelimiterSettings, FilterRole, KeepErrors, KeepSettings, Mode, Offer,
-    ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts, ToolClasses,
-    Uncached, Unmet,
+    Budget, CacheSettings, DelimiterSettings, Diagnose, FilterRole, KeepErrors, KeepSettings, Mode,
+    Offer, ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts,
+    ToolClasses, Uncached, Unmet,
 };
 use crate::upstream::BaseUrl;
 use crate::{ingress, upstream};
@@ -482,6 +482,8 @@ impl Check<'_> {
         );
         let words = &[("wait", Uncached::Wait), ("pass", Uncached::Pass)];
         take!(self, cache: raw.none => cache.none, |text: String| word(&text, words));
+        let words = &[("off", Diagnose::Off), ("after_miss", Diagnose::AfterMiss)];
+        take!(self, cache: raw.diagnose => cache.diagnose, |text: String| word(&text, words));
     }
 
     pub(super) fn tools(

@@ -161,5 +161,6 @@ fn missed(tokens: u64, cache: &CacheFacts) -> Value {
         "idle_s": expired.map(|(idle, _)| idle),
         "lifetime_s": expired.map(|(_, lifetime)| lifetime),
         "message": cache.message,
+        "said": cache.said,
     })
 }

@@ -44,6 +44,8 @@ pub struct Answer {
     pub blocks: Vec<Block>,
     /// The id of what the provider keeps for the next request of the turn, such as a container.
     pub handle: Option<String>,
+    /// What the provider says of why its cache missed, in its own word.
+    pub diagnosis: Option<String>,
 }
 
 /// One whole block of an answer.

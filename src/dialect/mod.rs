@@ -8,12 +8,13 @@
 //! |---|---|
 //! | what other code uses, whatever the format | this one, [`opening`], [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
-//! | what the formats share | [`answer`], [`cached_for`], `edit`, `errors`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
+//! | what the formats share | [`answer`], [`cached_for`], [`diagnosis`], `edit`, `errors`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
 pub mod answer;
 mod blocks;
 pub mod cached_for;
 pub mod chat;
+pub mod diagnosis;
 pub(crate) mod edit;
 mod errors;
 mod guard;

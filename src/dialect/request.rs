@@ -5,6 +5,7 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
+use super::diagnosis::{self, Compared};
 use super::edit::AssistantEdit;
 use super::messages::message_list::MessageList;
 use super::responses::Echo;
@@ -176,6 +177,7 @@ impl Request {
             view: list.close(),
             tools: None,
             ask_usage: false,
+            compared: None,
             later: None,
         };
         any.then(|| self.with(rewrite))
@@ -195,11 +197,15 @@ impl Request {
         }
         // The body was walked once already; only requests that need more edits pay for another
         // walk.
-        if (parts.ask_usage || parts.later.is_some())
+        let asks = parts.ask_usage || parts.compared.is_some();
+        if (asks || parts.later.is_some())
             && let Ok(object) = Object::parse(&self.body)
         {
             if parts.ask_usage && self.dialect == Dialect::Chat {
                 edits.push(chat::request::ask_usage(&object));
+            }
+            if let Some(compared) = &parts.compared {
+                edits.push(diagnosis::ask(self.dialect, &object, compared));
             }
             if let Some(later) = &parts.later {
                 edits.extend(self.dialect.hop_fields().edits(&object, later));
@@ -242,6 +248,8 @@ pub struct Rewrite {
     pub tools: Option<Bytes>,
     /// Whether to ask for the usage chunk of a stream.
     pub ask_usage: bool,
+    /// What the provider compares the request with, to say why its cache missed. `None` if it is not asked.
+    pub compared: Option<Compared>,
     /// What a later hop is sent otherwise than the first. `None` for the first.
     pub later: Option<LaterHop>,
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::cached_for::CachedFor;
+use super::diagnosis;
 use super::json;
 use super::usage::UsageWish;
 use crate::model::raw::{Object, RawError, Span};
@@ -112,6 +113,8 @@ pub struct RequestFields {
     /// Whether the client says what its provider is to do with thoughts that lost their place. Then the provider
     /// checks them, whatever the account.
     pub checks_thoughts: bool,
+    /// Whether the client asks its provider why the cache missed.
+    pub diagnosed: bool,
     /// Whether the client asks that the response can be referred to later.
     pub stored: bool,
 }
@@ -162,6 +165,7 @@ impl RequestFields {
             structured: false,
             one_call: false,
             checks_thoughts: false,
+            diagnosed: diagnosis::asks(dialect, object),
             stored: false,
         }
     }

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use super::answer::Answer;
 use super::blocks::BlockMachine;
 use super::chat::stream::ChatMachine;
+use super::diagnosis::Diagnosis;
 use super::guard::Guard;
 use super::machine::{Client, FormatMachine, Handout};
 use super::names::Names;
@@ -33,6 +34,7 @@ use super::sse::{EVENT_CAP, Splitter, TooLarge};
 use super::{messages, responses};
 use crate::model::Dialect;
 
+pub use super::diagnosis::WhoAsked;
 pub use super::responses::Echo;
 pub use super::usage::{UsageMode, UsageWish};
 
@@ -65,6 +67,8 @@ pub struct Spec {
     pub usage_wish: UsageWish,
     /// What a response of the Responses format repeats of its request; empty in other formats.
     pub echo: Echo,
+    /// Who asked the provider why its cache missed.
+    pub asked: WhoAsked,
 }
 
 /// Why a stream can't be read on.
@@ -88,6 +92,8 @@ pub enum StreamError {
 pub struct Machine {
     splitter: Splitter,
     handout: Handout,
+    dialect: Dialect,
+    diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
 }
 
@@ -111,6 +117,8 @@ impl Machine {
         Self {
             splitter: Splitter::new(settings.event_cap),
             handout: Handout::default(),
+            dialect: spec.dialect,
+            diagnosis: Diagnosis::new(spec.asked),
             format,
         }
     }
@@ -126,6 +134,8 @@ impl Machine {
         }
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
+            // What the client did not ask for is gone before anything else reads the frame.
+            let frame = self.diagnosis.frame(self.dialect, frame);
             let handout = &mut self.handout;
             self.format.take(frame, &mut Client { handout, out });
             if self.handout.withheld {
@@ -152,7 +162,15 @@ impl Machine {
     /// driver can begin to record a turn while the upstream is still sending its end.
     #[must_use]
     pub fn said(&self) -> Option<Answer> {
-        self.format.finish_seen().then(|| self.format.said())
+        let said = || self.diagnosed(self.format.said());
+        self.format.finish_seen().then(said)
+    }
+
+    fn diagnosed(&self, answer: Answer) -> Answer {
+        Answer {
+            diagnosis: self.diagnosis.said(),
+            ..answer
+        }
     }
 
     /// Whether the client was handed any byte yet, comments included.
@@ -177,10 +195,12 @@ impl Machine {
         if let Some(tail) = self.splitter.finish() {
             // Half an event is no event for any client, and would run into what follows it.
             if tail.data().is_some_and(|data| self.format.is_whole(&data)) {
-                self.format.take(tail.completed(), &mut client);
+                let tail = self.diagnosis.frame(self.dialect, tail.completed());
+                self.format.take(tail, &mut client);
             }
         }
-        self.format.end_hop(&mut client)
+        let answer = self.format.end_hop(&mut client);
+        self.diagnosed(answer)
     }
 
     /// The hop had hidden calls only: drops its end and continues the client's stream with the next
@@ -257,7 +277,7 @@ impl Form {
 pub mod unary {
     use bytes::Bytes;
 
-    use super::{Answer, Guard, Spec};
+    use super::{Answer, Diagnosis, Guard, Spec};
     use crate::dialect::{chat, messages, responses};
     use crate::model::Dialect;
 
@@ -271,6 +291,14 @@ pub mod unary {
             Dialect::Responses => responses::stream::unary::read(body, &spec.hidden),
             Dialect::Messages => messages::stream::unary::read(body, &spec.hidden),
         }
+    }
+
+    /// A hop's body without what its client did not ask for, and what the provider says of why its cache missed.
+    #[must_use]
+    pub fn diagnosed(body: &Bytes, spec: &Spec) -> (Bytes, Option<String>) {
+        let mut diagnosis = Diagnosis::new(spec.asked);
+        let body = diagnosis.body(spec.dialect, body);
+        (body, diagnosis.said())
     }
 
     /// The body that the client gets, made of the last hop's: with the first hop's id, what all

@@ -61,6 +61,12 @@ pub struct CacheFacts {
     /// they were. A system text is message 0, wherever the dialect has it.
     #[serde(rename = "at", skip_serializing_if = "Option::is_none")]
     pub message: Option<u32>,
+    /// The id of the turn's answer, if the provider may be asked to compare the next request with it.
+    #[serde(rename = "id", skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// What the provider said of why its cache missed, in its own word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
 }
 
 impl CacheFacts {

@@ -27,6 +27,8 @@ label_set!(
         Tools => "tools",
         /// Reasoning that stands behind something other than what its model had before it.
         Thoughts => "thoughts",
+        /// The question why the provider's cache missed.
+        Diagnosis => "diagnosis",
     }
 );
 
@@ -71,10 +73,11 @@ impl Edits {
         Self(self.0 & !other.0)
     }
 
-    /// Those that change what the model reads. A breakpoint changes nothing of that.
+    /// Those that change what the model reads. A breakpoint and a question to the provider change nothing of that.
     #[must_use]
     pub fn shown(self) -> Self {
-        self.without([EditKind::Breakpoints].into_iter().collect())
+        let unread = [EditKind::Breakpoints, EditKind::Diagnosis];
+        self.without(unread.into_iter().collect())
     }
 
     /// The members, in the order in which they are declared.

@@ -186,6 +186,23 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// The edit that gives a member of the object under a key this value, and adds that object where there is
+    /// none.
+    #[must_use]
+    pub fn set_within(&self, holder: &str, key: &str, value: &[u8]) -> Edit {
+        let inner = self.present(holder).and_then(|raw| Object::parse(raw).ok());
+        match (inner, self.get(holder)) {
+            (Some(inner), Some(span)) => {
+                let (at, new) = inner.set(key, value);
+                (shift(&at, span.start), new)
+            }
+            _ => {
+                let value = [b"{", quote(key).as_bytes(), b":", value, b"}"].concat();
+                self.set(holder, &value)
+            }
+        }
+    }
+
     /// The spans to cut to remove the members at some places, each with one comma.
     #[must_use]
     pub fn remove_spans(&self, remove: impl Fn(usize) -> bool) -> Vec<Span> {

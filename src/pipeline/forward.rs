@@ -20,7 +20,7 @@ use super::request::Untouched;
 use super::send::{REFUSAL_BYTES, refusal_body};
 use super::unpack::Unpack;
 use crate::dialect::names::Names;
-use crate::dialect::stream::{Echo, Spec, UsageWish};
+use crate::dialect::stream::{Echo, Spec, UsageWish, WhoAsked};
 use crate::model::{Dialect, Rope};
 use crate::record::RetryReason;
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
@@ -61,6 +61,7 @@ fn heard(app: &Arc<App>, response: Response<Body>, mut reporter: Reporter) -> Re
         hidden: Names::default(),
         usage_wish: UsageWish::Refused,
         echo: Echo::default(),
+        asked: WhoAsked::Nobody,
     };
     let meter = UsageMeter {
         reader: AnswerReader::new(app, spec, &head.headers),

@@ -34,7 +34,16 @@ const BOUND: &str = "bound to a different conversation";
 
 /// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
 /// first. Refusals name fields of the wire format, whatever the language of their text.
-const KIND_WORDS: [(EditKind, &[&str]); 6] = [
+const KIND_WORDS: [(EditKind, &[&str]); 7] = [
+    (
+        EditKind::Diagnosis,
+        &[
+            "diagnostics",
+            "prompt_cache_options",
+            "comparison_response_id",
+            "previous_message_id",
+        ],
+    ),
     (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
     (
         EditKind::HopReasoning,

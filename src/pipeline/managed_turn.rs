@@ -91,6 +91,9 @@ impl ManagedTurn {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let said = answer_sizes(answer, &reader);
         self.reporter.ended(answer, said);
+        if answer.id.is_some() {
+            self.state.answered.clone_from(&answer.id);
+        }
     }
 
     /// Runs and counts the hidden calls of an answer. Returns the hop to record.
@@ -310,6 +313,7 @@ impl ManagedTurn {
             hidden: self.state.hidden_names(),
             usage_wish: self.state.request.usage_wish,
             echo: self.state.request.echo(),
+            asked: self.state.who_asks(),
         }
     }
 

@@ -23,12 +23,12 @@ use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request, RequestError};
 use crate::history::{FindError, Patience, Reads};
-use crate::model::{EditKind, Head, Role, Scope, Shape, TenantId};
+use crate::model::{Dialect, EditKind, Head, Role, Scope, Shape, TenantId};
 use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
-use crate::tokens::Family;
+use crate::tokens::{CacheModel, Family};
 use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, SetBreakpoints, Terms};
 
@@ -350,11 +350,23 @@ fn terms(
     let mut terms = terms.map_err(|error| Stop::Error(error.into()))?;
     // Whatever the conversation began with, the mode was decided before its body was read.
     terms.mode = settings.mode(overrides, asked.envelope());
-    // A request that is only counted is not cached, so it gets no breakpoints.
+    terms.diagnoses &= terms.mode == Mode::Manage && is_diagnosed(app, request, family);
+    // A request that is only counted is not cached, so it gets no breakpoints and asks nothing of its cache.
     if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
+        terms.diagnoses = false;
     }
     Ok(terms)
+}
+
+/// Whether the upstream is the vendor of the format, who alone says why its cache missed, and of this model.
+fn is_diagnosed(app: &App, request: &Request, family: &Family) -> bool {
+    let vendor = match request.dialect {
+        Dialect::Chat => return false,
+        Dialect::Messages => "anthropic",
+        Dialect::Responses => "openai",
+    };
+    app.provider == vendor && matches!(family.cache, CacheModel::Breakpoints { .. })
 }
 
 fn read(

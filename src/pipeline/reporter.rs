@@ -361,6 +361,10 @@ impl Reporter {
     }
 
     fn hop_ended(&mut self, answer: &Answer) {
+        // The first call is the one that the cache's figures are of.
+        if self.report.hops.len() == 1 {
+            self.report.cache.said.clone_from(&answer.diagnosis);
+        }
         if answer.model.is_some() {
             self.report.response_model.clone_from(&answer.model);
         }
@@ -406,7 +410,10 @@ impl Reporter {
             over: context.is_some_and(|context| context.budget != Budget::Met),
             dialect: (report.dialect != Dialect::Chat).then(|| report.dialect.name().to_owned()),
             fixed: state.fixed,
-            cache: report.cache.clone(),
+            cache: CacheFacts {
+                answer: state.comparable(report.missed().is_some()),
+                ..report.cache.clone()
+            },
             watched: state.terms.mode != Mode::Manage,
             own_us: micros(report.overhead.total().unwrap_or_default()),
             first_us: report.first_token.map(micros),

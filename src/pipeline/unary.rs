@@ -56,18 +56,20 @@ async fn hops(
 ) -> Result<Result<WholeAnswer, Because>, ProxyError> {
     let spec = turn.spec();
     let (status, mut headers) = (head.status, head.headers);
-    let Some(mut last) = collect(turn, body).await? else {
+    let Some(last) = collect(turn, body).await? else {
         return Ok(Err(Because::Unread));
     };
+    let (mut last, mut diagnosis) = unary::diagnosed(&last, &spec);
     let first = last.clone();
     loop {
-        let Some(answer) = unary::read(&last, &spec) else {
+        let Some(mut answer) = unary::read(&last, &spec) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
             let own = !unary::may_hide(&last, &spec);
             return Ok(own
                 .then_some((status, headers, last))
                 .ok_or(Because::Unread));
         };
+        answer.diagnosis = diagnosis;
         turn.heard(app, &answer);
         let verdict = answer.verdict();
         answers.push(answer);
@@ -98,7 +100,10 @@ async fn hops(
             return Ok(Ok((status, headers, composed)));
         }
         match next(app, turn, &answers).await? {
-            NextHop::Body(new, body) => (headers, last) = (*new, body),
+            NextHop::Body(new, body) => {
+                headers = *new;
+                (last, diagnosis) = unary::diagnosed(&body, &spec);
+            }
             NextHop::Refused(status, headers, body) => {
                 return Ok(Ok((status, *headers, body)));
             }

@@ -62,6 +62,7 @@ macro_rules! turn_event {
             cached_ratio = turn.cached_ratio(),
             cache_missed_tokens = turn.missed().map(|(tokens, _)| tokens),
             cache_miss_cause = turn.missed().map(|(_, cause)| cause.name()),
+            cache_miss_said = turn.missed().and(turn.cache.said.as_deref()),
             role = if turn.aside { CallRole::Aside.name() } else { CallRole::Main.name() },
             usage_unread = turn.unread.then_some(true),
             cost_usd = turn.ledger.and_then(|ledger| ledger.sent_usd()),

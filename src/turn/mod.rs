@@ -51,6 +51,7 @@ pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 pub use pins::{PinAsk, PinReport};
 pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{
-    Budget, CacheSettings, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings,
-    SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Uncached, Unmet,
+    Budget, CacheSettings, DelimiterSettings, Diagnose, Guidance, Offer, ProtectRecent,
+    RecallSettings, SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Uncached,
+    Unmet,
 };

@@ -248,6 +248,18 @@ pub struct CacheSettings {
     pub breakpoints: SetBreakpoints,
     /// When a pass happens below the ceiling, where the provider caches nothing.
     pub none: Uncached,
+    /// When the provider is asked why its cache missed.
+    pub diagnose: Diagnose,
+}
+
+/// When the provider is asked why its cache missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Diagnose {
+    /// Never.
+    #[default]
+    Off,
+    /// For some turns after one that missed, where the upstream is a vendor that answers.
+    AfterMiss,
 }
 
 /// When a pass happens below the ceiling, where the provider caches nothing and every pass is free.
@@ -336,6 +348,8 @@ pub struct Terms {
     pub breakpoints: SetBreakpoints,
     /// When a pass happens below the ceiling, where the provider caches nothing.
     pub uncached: Uncached,
+    /// Whether the upstream may be asked why its cache missed.
+    pub diagnoses: bool,
     /// Edits that its views do without, because the upstream refuses them.
     pub without: Edits,
     /// What becomes of thoughts that something changed before.
@@ -417,6 +431,7 @@ impl Terms {
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
             uncached: settings.cache.none,
+            diagnoses: settings.cache.diagnose == Diagnose::AfterMiss,
             without: Edits::default(),
             thoughts: budget.thoughts,
             thought_value: budget.thought_value,

@@ -3,6 +3,7 @@
 
 mod body;
 mod cached_prefix;
+mod diagnosis;
 mod guidance;
 mod inject;
 mod later_hops;
@@ -105,6 +106,8 @@ pub struct TurnState {
     pub pending: Vec<StoredHop>,
     /// What later hops are sent otherwise than the first.
     pub later: LaterHops,
+    /// The id of the newest answer, which the next request may be compared with.
+    pub answered: Option<String>,
     /// All marks, including those of this turn's passes.
     pub marks: Arc<Marks>,
     /// Edits that the upstream is known to refuse, for the record. The terms may exclude more of
@@ -215,6 +218,8 @@ impl TurnState {
         reader: &Reader<'_>,
     ) -> Self {
         let marks = Arc::new(path.marks.clone());
+        let facts = path.newest().and_then(|record| record.facts.as_deref());
+        let answered = facts.and_then(|facts| facts.cache.answer.clone());
         let (pin_asks, pins) = (terms.pins.clone(), path.pins.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
         let path = bounded::path(request.dialect, reader, &path).map_or(path, Arc::new);
@@ -240,6 +245,7 @@ impl TurnState {
             prologue: Digest([0; 32]),
             pending: Vec::new(),
             later: LaterHops::default(),
+            answered,
             marks,
             known: Edits::default(),
             pin_asks,
@@ -507,6 +513,9 @@ impl TurnState {
         }
         if self.offers() {
             edits.put(EditKind::Tools);
+        }
+        if self.compared().is_some() {
+            edits.put(EditKind::Diagnosis);
         }
         edits
     }

@@ -14,6 +14,8 @@ const TOLD: Told = Told {
     cached: 0,
     written: 0,
     output: 10,
+    asked: false,
+    said: None,
 };
 
 #[tokio::test]

@@ -37,7 +37,7 @@ fn causes(proxy: &Proxy) -> Vec<&'static str> {
 }
 
 /// What the console says of each turn that missed.
-async fn told(proxy: &Proxy) -> Vec<Value> {
+pub async fn told(proxy: &Proxy) -> Vec<Value> {
     let listed = got(proxy, "sessions").await;
     let name = listed["sessions"][0]["session"].as_str().unwrap();
     let turns = got(proxy, &format!("sessions/{name}/turns")).await;
@@ -49,7 +49,7 @@ async fn told(proxy: &Proxy) -> Vec<Value> {
         .collect()
 }
 
-fn system(agent: &mut Agent, dialect: Dialect, text: &str) {
+pub fn system(agent: &mut Agent, dialect: Dialect, text: &str) {
     match dialect {
         Dialect::Chat => {
             agent.history.retain(|message| message["role"] != "system");

@@ -43,6 +43,8 @@ pub enum Reply {
     Says(String, Vec<Call>),
     /// The prompt is too long for a window of so many tokens.
     TooLong(usize),
+    /// The request is wrong, in these words.
+    Refuses(&'static str),
 }
 
 pub fn says(text: &str, calls: Vec<Call>) -> Reply {
@@ -57,6 +59,10 @@ pub struct Told {
     /// Those of the input that were written to the cache for an hour.
     pub written: usize,
     pub output: usize,
+    /// Whether the request asks why the cache missed.
+    pub asked: bool,
+    /// What is said of that.
+    pub said: Option<&'static str>,
 }
 
 impl Default for Told {
@@ -66,6 +72,8 @@ impl Default for Told {
             cached: 0,
             written: 0,
             output: 2,
+            asked: false,
+            said: None,
         }
     }
 }
@@ -239,6 +247,10 @@ fn respond(number: usize, sent: &Sent, reply: &Reply, told: Told) -> Response {
             let error = json!({"type": "error", "error": {"message": message,
                 "type": "invalid_request_error", "code": "context_length_exceeded"}});
             return answered(400, error);
+        }
+        Reply::Refuses(message) => {
+            let error = json!({"message": message, "type": "invalid_request_error"});
+            return answered(400, json!({"type": "error", "error": error}));
         }
     };
     let streamed = sent.body["stream"] == true;

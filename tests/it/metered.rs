@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::dialects::{Agent, Call, Dialect, Provider, Reply, Sent, Told, call, says};
 use super::support::Proxy;
+use super::vendor::Vendor;
 
 pub const TURNS: usize = 40;
 pub const CEILING: u32 = 6_000;
@@ -40,11 +41,12 @@ struct Meter {
     count: CountFn,
     sizer: Sizer,
     cache: Mutex<PrefixCache>,
+    vendor: Mutex<Vendor>,
     sum: Mutex<Counted>,
 }
 
 impl Meter {
-    fn read(&self, sent: &Sent, reply: &Reply) -> Told {
+    fn read(&self, number: usize, sent: &Sent, reply: &Reply) -> Told {
         let texts: Vec<String> = messages(sent).iter().map(Value::to_string).collect();
         let tools = tools(sent);
         let outline = Outline {
@@ -70,11 +72,14 @@ impl Meter {
         sum.written += written;
         sum.output += output;
         sum.requests += 1;
+        let (asked, said) = self.vendor.lock().unwrap().said(number, sent);
         Told {
             input,
             cached,
             written,
             output,
+            asked,
+            said,
         }
     }
 }
@@ -143,13 +148,14 @@ impl Metered {
             count: counter(),
             sizer: Sizer::new(counter()),
             cache: Mutex::default(),
+            vendor: Mutex::default(),
             sum: Mutex::default(),
         });
         let own = Arc::clone(&meter);
-        let host = Provider::telling(move |_, sent| {
+        let host = Provider::telling(move |number, sent| {
             let asked = marks && sent.tools().iter().any(|tool| tool == "delimiter");
             let reply = model(&sent.key(), asked);
-            let told = own.read(sent, &reply);
+            let told = own.read(number, sent, &reply);
             (reply, told)
         })
         .await;

@@ -12,7 +12,7 @@ use crate::dialect::request_fields::{
 };
 use crate::dialect::usage::UsageWish;
 use crate::model::Dialect;
-use crate::model::raw::{self, Edit, Object};
+use crate::model::raw::{Edit, Object};
 
 /// The members that may hold the token limit, the newer one first.
 const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
@@ -93,14 +93,5 @@ fn usage_wish(object: &Object<'_>) -> UsageWish {
 
 /// The edit that asks for the usage chunk and leaves the client's other stream options alone.
 pub fn ask_usage(object: &Object<'_>) -> Edit {
-    let options = object
-        .present("stream_options")
-        .and_then(|raw| Object::parse(raw).ok());
-    match (options, object.get("stream_options")) {
-        (Some(options), Some(span)) => {
-            let (at, new) = options.set("include_usage", b"true");
-            (raw::shift(&at, span.start), new)
-        }
-        _ => object.set("stream_options", br#"{"include_usage":true}"#),
-    }
+    object.set_within("stream_options", "include_usage", b"true")
 }

@@ -26,6 +26,7 @@ fn body(request: &Request, view: UpstreamView) -> String {
         view,
         tools: None,
         ask_usage: false,
+        compared: None,
         later: None,
     });
     String::from_utf8(rope.to_bytes().to_vec()).unwrap()

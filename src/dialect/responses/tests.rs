@@ -117,6 +117,7 @@ fn view(request: &Request, keep: impl Fn(usize) -> bool) -> Bytes {
         view: splice.close(),
         tools: None,
         ask_usage: false,
+        compared: None,
         later: None,
     };
     request.with(rewrite).to_bytes()

@@ -70,6 +70,7 @@ impl TurnState {
             view,
             tools: self.tools.clone(),
             ask_usage: ask,
+            compared: self.compared(),
             later: self.later_hop(),
         })
     }

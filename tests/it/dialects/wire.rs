@@ -58,11 +58,22 @@ pub(super) fn response(number: usize, text: &str, calls: &[Call], told: Told) ->
         json!({"type": "function_call", "id": format!("fc_{}", call.id), "call_id": call.id,
             "name": call.name, "arguments": call.arguments, "status": "completed"})
     }));
-    json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
+    let mut response = json!({"id": format!("resp_{number}"), "object": "response", "created_at": 1,
         "status": "completed", "error": null, "model": "m", "output": output,
         "usage": {"input_tokens": told.input, "output_tokens": told.output,
             "total_tokens": told.input + told.output,
-            "input_tokens_details": {"cached_tokens": told.cached}}})
+            "input_tokens_details": {"cached_tokens": told.cached}}});
+    if told.asked {
+        response["prompt_cache_options"] =
+            json!({"ttl": "30m", "mode": "implicit", "comparison_response_id": "resp_0"});
+        response["prompt_cache_diagnostics"] = match told.said {
+            Some(said) => {
+                json!({"type": "cache_miss", "cache_missed_tokens": 9, "reason": {"type": said}})
+            }
+            None => json!({"type": "cache_hit"}),
+        };
+    }
+    response
 }
 
 pub(super) fn anthropic(number: usize, text: &str, calls: &[Call], told: Told) -> Value {
@@ -88,8 +99,15 @@ pub(super) fn anthropic(number: usize, text: &str, calls: &[Call], told: Told) -
         usage["cache_creation"] =
             json!({"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": told.written});
     }
-    json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "m",
-        "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage})
+    let mut answer = json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant",
+        "model": "m", "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage});
+    if told.asked {
+        answer["diagnostics"] = told.said.map_or(
+            Value::Null,
+            |said| json!({"cache_miss_reason": {"type": said, "cache_missed_input_tokens": 9}}),
+        );
+    }
+    answer
 }
 
 pub(super) fn anthropic_events(number: usize, text: &str, calls: &[Call], told: Told) -> String {

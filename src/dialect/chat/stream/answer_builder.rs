@@ -183,6 +183,7 @@ impl AnswerBuilder {
             model: self.origin.model(),
             blocks: Vec::new(),
             handle: None,
+            diagnosis: None,
         }
     }
 

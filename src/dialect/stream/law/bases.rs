@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::super::{Echo, Spec, UsageWish};
+use super::super::{Echo, Spec, UsageWish, WhoAsked};
 use crate::dialect::{chat, messages, responses};
 use crate::model::Dialect;
 
@@ -19,6 +19,7 @@ fn spec(dialect: Dialect) -> Spec {
         hidden: ["delimiter", "recall"].into_iter().collect(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
+        asked: WhoAsked::default(),
     }
 }
 

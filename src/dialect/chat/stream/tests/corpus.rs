@@ -3,6 +3,7 @@
 mod tokens;
 
 use super::*;
+use crate::dialect::stream::WhoAsked;
 
 /// One turn's hops, and what is known of its outcome beforehand.
 pub(super) struct Case {
@@ -44,6 +45,7 @@ impl Case {
                 hidden: ["delimiter", "recall"].into_iter().collect(),
                 usage_wish: UsageWish::Asked,
                 echo: Echo::default(),
+                asked: WhoAsked::default(),
             },
             config: MachineSettings::default(),
             passes_unchanged: false,

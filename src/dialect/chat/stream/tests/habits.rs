@@ -2,6 +2,7 @@
 //! first call only, misspelt names, empty reasoning, content in parts.
 
 use super::*;
+use crate::dialect::stream::WhoAsked;
 use crate::dialect::stream::unary::{TurnEnd, Unstreamed};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ fn spec() -> Spec {
         hidden: ["delimiter"].into_iter().collect(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
+        asked: WhoAsked::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::dialect::stream::WhoAsked;
 use crate::dialect::stream::harness::{LINE, Saying, cut_at, hops, pieces, text};
 
 /// How a provider writes calls and lines.
@@ -150,6 +151,7 @@ fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
             hidden: ["delimiter", "recall"].into_iter().collect(),
             usage_wish: UsageWish::Refused,
             echo: Echo::default(),
+            asked: WhoAsked::default(),
         },
         config: MachineSettings::default(),
         passes_unchanged: false,

@@ -2,6 +2,7 @@
 //! the unstreamed equal.
 
 use super::*;
+use crate::dialect::stream::WhoAsked;
 use crate::dialect::stream::harness::end_of;
 use crate::dialect::stream::unary::Unstreamed;
 
@@ -11,6 +12,7 @@ fn spec() -> Spec {
         hidden: ["delimiter"].into_iter().collect(),
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
+        asked: WhoAsked::default(),
     }
 }
 

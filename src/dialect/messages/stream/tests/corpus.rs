@@ -5,6 +5,7 @@ use super::say::{
     text, thinking,
 };
 use super::*;
+use crate::dialect::stream::WhoAsked;
 
 /// One turn's hops, and what is known of its outcome beforehand.
 #[derive(Clone)]
@@ -88,6 +89,7 @@ pub(super) fn spec() -> Spec {
         hidden: ["delimiter", "recall"].into_iter().collect(),
         usage_wish: UsageWish::Refused,
         echo: Echo::default(),
+        asked: WhoAsked::default(),
     }
 }
 

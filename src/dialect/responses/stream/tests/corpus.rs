@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::say::{Hop, OWN};
 use crate::dialect::answer::Verdict;
 use crate::dialect::stream::harness::Turn;
-use crate::dialect::stream::{Echo, MachineSettings, Spec, UsageMode, UsageWish};
+use crate::dialect::stream::{Echo, MachineSettings, Spec, UsageMode, UsageWish, WhoAsked};
 use crate::model::{Dialect, raw};
 
 /// A turn.
@@ -86,6 +86,7 @@ pub(super) fn spec(injected: bool) -> Spec {
             .filter(|_| injected)
             .collect(),
         usage_wish: UsageWish::Refused,
+        asked: WhoAsked::default(),
         echo: Echo {
             instructions: Some(Bytes::from(raw::quote(OWN))),
             limit: Some(Bytes::from_static(b"500")),
