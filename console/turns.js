@@ -40,10 +40,11 @@ const CAUSES = {
 
 /** Where the cause of a miss can be looked at: a pass among the evictions, all else in what was sent. @param {{ d: Data, turn: number, missed: Missed }} props */
 function CacheMissed({ d, turn, missed }) {
-  const { cause, idle_s: idle, lifetime_s: lifetime, message } = missed;
+  const { cause, idle_s: idle, lifetime_s: lifetime, message, said } = missed;
   const more = idle === null ? (message === null ? "" : `, from message ${full(message + 1)} on`) : ` of ${age(0, idle)} (kept for ${age(0, lifetime ?? 0)})`;
+  const told = said === null ? "" : `; the provider says ${said}`;
   const href = cause === "pass" ? to(d.name, "evictions", { pass: turn }) : to(d.name, "view", { turn });
-  return html`<a class="tag warn" href=${href} title=${`${full(missed.tokens)} tokens that the provider had cached were read anew`} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>cache missed ${short(missed.tokens)}: ${CAUSES[cause] ?? cause}${more}</a>`;
+  return html`<a class="tag warn" href=${href} title=${`${full(missed.tokens)} tokens that the provider had cached were read anew`} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>cache missed ${short(missed.tokens)}: ${CAUSES[cause] ?? cause}${more}${told}</a>`;
 }
 
 /** @param {{ d: Data, c: Columns, i: number }} props */

@@ -14,6 +14,7 @@ use super::logs::say;
 use crate::config::{Config, Flags};
 use crate::dialect::cached_for;
 use crate::model::ReasoningBack;
+use crate::replay::cache::Markers;
 use crate::replay::source::{self, Source};
 use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
 use crate::turn::sizes::{self, SizeError};
@@ -75,6 +76,12 @@ pub struct LabArgs {
     /// a model.
     #[arg(long, default_value = "ideal", value_name = "NAME")]
     prices: String,
+    /// Where requests have breakpoints, if the cache matches at those: tail (at the newest message, where OpenAI sets
+    /// one by itself), prologue (at its end too, as agents do) or cut (before what the next pass is expected to edit
+    /// first too, as the proxy does in Messages).
+    #[arg(long, default_value = "prologue", value_name = "WHERE",
+          value_parser = PossibleValuesParser::new(Markers::WORDS.iter().map(|(word, _)| *word)))]
+    breakpoints: String,
     /// What the provider demands of reasoning: none, calls (it comes back with its calls) or bound (a pass
     /// ends all that stands behind its first change) [default: as the model that gives the prices].
     #[arg(long, value_name = "RULE",
@@ -165,6 +172,9 @@ impl LabArgs {
             admit, keep, rungs, ..
         } = budget;
         let mut pricing = Pricing::named(&self.prices)?;
+        let mut markers = Markers::WORDS.iter();
+        let set = markers.find(|(word, _)| *word == self.breakpoints);
+        pricing.markers = set.map_or(pricing.markers, |(_, markers)| *markers);
         let mut rules = ReasoningBack::WORDS.iter();
         let rule = rules.find(|(word, _)| self.family.as_deref() == Some(*word));
         if let Some((_, rule)) = rule {

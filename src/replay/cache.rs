@@ -14,6 +14,27 @@ pub enum Cache {
     Provider(CacheModel),
 }
 
+/// Where requests have breakpoints, if their provider caches at those. Each stands with the ones before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Markers {
+    /// At the newest message, where OpenAI sets one by itself.
+    Tail,
+    /// At the end of the prologue, as agents do.
+    #[default]
+    Prologue,
+    /// Before what the next pass is expected to edit first, as the proxy does in Messages.
+    Cut,
+}
+
+impl Markers {
+    /// The words for each.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("tail", Self::Tail),
+        ("prologue", Self::Prologue),
+        ("cut", Self::Cut),
+    ];
+}
+
 /// Prices and a cache by a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pricing {
@@ -23,6 +44,8 @@ pub struct Pricing {
     pub family: Family,
     /// The cache.
     pub cache: Cache,
+    /// Where requests have breakpoints.
+    pub markers: Markers,
 }
 
 /// A name that no prices go by.
@@ -36,6 +59,7 @@ impl Default for Pricing {
             name: "ideal".to_owned(),
             family: Family::default(),
             cache: Cache::Ideal,
+            markers: Markers::default(),
         }
     }
 }
@@ -74,6 +98,7 @@ impl Pricing {
                 ..family
             },
             cache,
+            markers: Markers::default(),
         })
     }
 
@@ -102,6 +127,8 @@ pub struct Asked {
     pub common: u64,
     /// Messages in all, and those that are common.
     pub messages: (usize, usize),
+    /// What stands before that which the next pass is expected to edit first: tokens and messages.
+    pub cut: Option<(u64, usize)>,
     /// When it is sent, in milliseconds; 0 where that was not recorded.
     pub now: u64,
     /// How long it asks to keep it.
@@ -122,6 +149,7 @@ struct CachedPrefix {
 #[derive(Clone, Debug)]
 pub struct Meter {
     cache: Cache,
+    markers: Markers,
     prices: Prices,
     standing: Vec<CachedPrefix>,
     /// Until when an automatic cache is warm, in milliseconds.
@@ -138,6 +166,7 @@ impl Meter {
     pub fn new(pricing: &Pricing) -> Self {
         Self {
             cache: pricing.cache,
+            markers: pricing.markers,
             prices: pricing.family.prices,
             standing: Vec::new(),
             until: 0,
@@ -200,23 +229,30 @@ impl Meter {
         self.spent += tokens::cost(usage, &self.prices).total();
     }
 
-    /// What a cache holds that was written at the end of the prologue and of each request, as
-    /// agents set their breakpoints: the newest of them that the request still begins with, and
-    /// that is not too far back from its end.
+    /// What a cache holds that was written at the breakpoints of requests: the newest of them that
+    /// the request still begins with, and that is not too far back from its end.
     fn breakpoints(&mut self, asked: &Asked, kept: u64, look_back: Option<u32>) -> u64 {
         let (messages, common) = asked.messages;
         let alive = |one: &CachedPrefix| one.messages <= common && asked.now <= one.until;
         self.standing.retain(alive);
         let near = |one: &&mut CachedPrefix| {
             let behind = messages - one.messages.min(messages);
-            one.tokens == asked.prologue || look_back.is_none_or(|most| behind <= most as usize)
+            let marked =
+                one.tokens == asked.prologue || asked.cut == Some((one.tokens, one.messages));
+            marked || look_back.is_none_or(|most| behind <= most as usize)
         };
         let hit = self.standing.iter_mut().rev().find(near);
         let read = hit.map_or(0, |one| {
             one.until = asked.now.saturating_add(one.kept);
             one.tokens
         });
-        for (tokens, messages) in [(asked.prologue, 0), (asked.total, messages)] {
+        let wanted = [
+            (Markers::Prologue, Some((asked.prologue, 0))),
+            (Markers::Cut, asked.cut),
+            (Markers::Tail, Some((asked.total, messages))),
+        ];
+        let set = wanted.into_iter().filter(|(kind, _)| *kind <= self.markers);
+        for (tokens, messages) in set.filter_map(|(_, place)| place) {
             if tokens > 0 && !self.standing.iter().any(|one| one.tokens == tokens) {
                 self.standing.push(CachedPrefix {
                     tokens,
@@ -253,6 +289,7 @@ mod tests {
                 prologue: 100,
                 common: if index == 0 { 0 } else { tokens(*common) },
                 messages: (*messages, *common),
+                cut: None,
                 now: *now,
                 cached_for: CachedFor::default(),
             });
@@ -307,6 +344,7 @@ mod tests {
                     prologue: 100,
                     common,
                     messages,
+                    cut: None,
                     now,
                     cached_for,
                 });

@@ -1,10 +1,11 @@
 //! One hop of a session that is played: its planned answer as if it had been read from a stream, and the
-//! messages that went up for it. Never decides what a model says.
+//! messages that went up for it, with the place of their next cut. Never decides what a model says.
 
 use bytes::Bytes;
 use plimsoll_scripted::plan;
 
 use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::policy;
 use crate::turn::state::{Prepared, TurnState};
 
 /// The messages array of a prepared body. What stands before it is the client's but for the tools.
@@ -50,4 +51,15 @@ pub fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
         complete: true,
         ..Answer::default()
     }
+}
+
+/// What stands before that which the next pass is expected to edit first, in tokens and messages as they are sent.
+pub fn next_cut(state: &TurnState, prepared: &Prepared) -> Option<(u64, usize)> {
+    let view = &prepared.view;
+    let first = policy::next_cut(view.marked())?;
+    let entries = view.transcript().entries.indexed().zip(view.sizes());
+    let before = entries.take_while(|((at, _), _)| *at < first);
+    let before = before.map(|(_, size)| u64::from(*size));
+    let sent: Vec<u64> = before.filter(|size| *size > 0).collect();
+    Some((state.fixed + sent.iter().sum::<u64>(), sent.len()))
 }

@@ -81,11 +81,26 @@ impl PathEntry {
     /// what is known of that. `None` if there are none, or if that is not reported.
     #[must_use]
     pub fn missed(&self) -> Option<(u64, &CacheFacts)> {
-        let facts = &self.record.facts.as_deref()?.cache;
+        let facts = self.record.facts.as_deref()?;
         let last = (self.record.hops.len() == 1).then_some(self.reported);
         let first = self.record.hops.first().and_then(|hop| hop.usage);
-        let usage = first.or(last.flatten())?;
-        Some((facts.missed(&usage)?, facts))
+        let usage = match facts.watched {
+            true => self.watched()?,
+            false => first.or(last.flatten())?,
+        };
+        Some((facts.cache.missed(&usage)?, &facts.cache))
+    }
+
+    /// What the provider reported for the client's own request of a watched turn: the prompt, and what of it was cached.
+    /// Elsewhere such a record has the usage that a managed turn would have had.
+    #[must_use]
+    pub fn watched(&self) -> Option<Usage> {
+        let (prompt, cached) = self.account()?.client;
+        Some(Usage {
+            prompt,
+            cached,
+            ..Usage::default()
+        })
     }
 
     /// Whether the provider reported that it read any of the turn's prompts from its cache or wrote any to it.

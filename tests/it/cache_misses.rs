@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll::turn::Mode;
 use serde_json::{Value, json};
 
 use super::console::got;
@@ -66,67 +67,89 @@ pub fn system(agent: &mut Agent, dialect: Dialect, text: &str) {
 async fn the_cause_names_what_changed() {
     for (dialect, stream) in DIALECTS.into_iter().zip([true, false, true]) {
         for cause in CAUSES {
-            // A pass needs a budget that is reached, and the guidance one that is half full.
-            let (ceiling, guide_at) = match cause {
-                "pass" => (CEILING, 0.0),
-                "guidance" => (30_000, 0.1),
-                _ => (100_000, 0.0),
-            };
-            let metered = Metered::start(cause == "guidance").await;
-            let proxy = Proxy::wired(
-                metered.host.addr,
-                |config| {
-                    config.budget.ceiling = ceiling;
-                    config.budget.guide_at = guide_at;
-                },
-                |app| app.clock = || NOW.fetch_add(1, Ordering::SeqCst),
-            )
-            .await;
-            let mut agent = metered::agent(&proxy, dialect, stream);
-            agent.fields.push(("model", json!("gpt-5")));
-            system(&mut agent, dialect, "You are an agent.");
-            metered::play(&mut agent, 8).await;
-            if !["pass", "guidance"].contains(&cause) {
-                assert!(causes(&proxy).is_empty(), "{dialect:?} {cause}");
-            }
-            match cause {
-                "expired" => {
-                    NOW.fetch_add(2 * HOUR, Ordering::SeqCst);
-                    metered.forget();
-                }
-                "client_system" => system(&mut agent, dialect, "You are another agent."),
-                "client_tools" => agent.tools.push("read"),
-                "client_history" => {
-                    let first = agent.history.iter_mut().find(|one| one["role"] == "user");
-                    first.unwrap()["content"] = json!("go on");
-                }
-                "model" => {
-                    agent.fields.push(("model", json!("gpt-5-mini")));
-                    metered.forget();
-                }
-                "effort" => {
-                    agent.fields.push(("tool_choice", json!({"type": "auto"})));
-                    metered.forget();
-                }
-                "provider" => metered.forget(),
-                _ => {}
-            }
-            metered::play(&mut agent, 6).await;
-            assert_eq!(causes(&proxy), [cause], "{dialect:?}");
-            let told = told(&proxy).await;
-            let told = |name: &str| told.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
-            assert!(
-                told("cause").iter().all(|told| told == cause),
-                "{dialect:?}"
-            );
-            if cause == "client_history" {
-                // The system text is the message before it.
-                assert_eq!(told("message")[0], 1, "{dialect:?}");
-            }
-            if cause == "expired" {
-                assert_eq!(told("idle_s")[0], 7_200, "{dialect:?}");
-                assert_eq!(told("lifetime_s")[0], 3_600, "{dialect:?}");
-            }
+            missed(dialect, stream, Mode::Manage, cause).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn so_it_does_where_the_client_is_only_watched() {
+    for (dialect, stream) in DIALECTS.into_iter().zip([false, true, false]) {
+        for cause in CAUSES {
+            missed(dialect, stream, Mode::Observe, cause).await;
+        }
+    }
+}
+
+/// Plays a session in which a cache misses for this cause.
+async fn missed(dialect: Dialect, stream: bool, mode: Mode, cause: &'static str) {
+    let ours = ["pass", "guidance"].contains(&cause);
+    // A pass needs a budget that is reached, and the guidance one that is half full.
+    let (ceiling, guide_at) = match cause {
+        "pass" => (CEILING, 0.0),
+        "guidance" => (30_000, 0.1),
+        _ => (100_000, 0.0),
+    };
+    let metered = Metered::start(cause == "guidance").await;
+    let proxy = Proxy::wired(
+        metered.host.addr,
+        |config| {
+            config.budget.ceiling = ceiling;
+            config.budget.guide_at = guide_at;
+            config.budget.mode = mode;
+        },
+        |app| app.clock = || NOW.fetch_add(1, Ordering::SeqCst),
+    )
+    .await;
+    let mut agent = metered::agent(&proxy, dialect, stream);
+    agent.fields.push(("model", json!("gpt-5")));
+    system(&mut agent, dialect, "You are an agent.");
+    metered::play(&mut agent, 8).await;
+    if !ours {
+        assert!(causes(&proxy).is_empty(), "{dialect:?} {cause}");
+    }
+    match cause {
+        "expired" => {
+            NOW.fetch_add(2 * HOUR, Ordering::SeqCst);
+            metered.forget();
+        }
+        "client_system" => system(&mut agent, dialect, "You are another agent."),
+        "client_tools" => agent.tools.push("read"),
+        "client_history" => {
+            let first = agent.history.iter_mut().find(|one| one["role"] == "user");
+            first.unwrap()["content"] = json!("go on");
+        }
+        "model" => {
+            agent.fields.push(("model", json!("gpt-5-mini")));
+            metered.forget();
+        }
+        "effort" => {
+            agent.fields.push(("tool_choice", json!({"type": "auto"})));
+            metered.forget();
+        }
+        "provider" => metered.forget(),
+        _ => {}
+    }
+    metered::play(&mut agent, 6).await;
+    // What is only watched breaks nothing.
+    let expect = if ours && mode == Mode::Observe {
+        vec![]
+    } else {
+        vec![cause]
+    };
+    assert_eq!(causes(&proxy), expect, "{dialect:?} {mode:?}");
+    let told = told(&proxy).await;
+    let told = |name: &str| told.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    assert!(
+        told("cause").iter().all(|told| told == cause),
+        "{dialect:?}"
+    );
+    if cause == "client_history" {
+        // The system text is the message before it.
+        assert_eq!(told("message")[0], 1, "{dialect:?}");
+    }
+    if cause == "expired" {
+        assert_eq!(told("idle_s")[0], 7_200, "{dialect:?}");
+        assert_eq!(told("lifetime_s")[0], 3_600, "{dialect:?}");
     }
 }

@@ -121,7 +121,8 @@ impl TurnState {
         let differs = |of: fn((u32, u32, u32)) -> u32, now: u32| {
             front.is_some_and(|front| front != (0, 0, 0) && of(front) != now)
         };
-        let managed = self.is_managed();
+        // A watched client's own bytes are sent, so nothing of ours changes what stands in the cache.
+        let managed = self.terms.mode == Mode::Manage && self.is_managed();
         let guided = prepared.guided.is_some()
             || newest.injected != self.injected.delimiter
             || newest.recall != self.injected.recall;
@@ -170,8 +171,13 @@ impl TurnState {
     fn left_cached(&self, family: &Family) -> u64 {
         let entries = &self.path.entries;
         if self.terms.mode != Mode::Manage {
-            // The record of a watched turn has the usage that a managed one would have had.
-            return 0;
+            let newest = entries.last().and_then(PathEntry::watched);
+            return newest.map_or(0, |usage| match family.cache {
+                // What was written is not told, so only what was read before counts.
+                CacheModel::Breakpoints { .. } => usage.cached,
+                _ if usage.cached == 0 => 0,
+                CacheModel::Automatic { .. } | CacheModel::None => usage.prompt,
+            });
         }
         let told = entries.last().and_then(PathEntry::told);
         let Some((usage, _)) = told.filter(|_| entries.iter().rev().any(PathEntry::caches)) else {
