@@ -77,8 +77,8 @@ pub struct LabArgs {
     #[arg(long, default_value = "ideal", value_name = "NAME")]
     prices: String,
     /// Where requests have breakpoints, if the cache matches at those: tail (at the newest message, where OpenAI sets
-    /// one by itself), prologue (at its end too, as agents do) or cut (before what the next pass is expected to edit
-    /// first too, as the proxy does in Messages).
+    /// one by itself), prologue (at its end too, as agents do) or proxy (behind the user's messages before the first
+    /// answer and before what the next pass is expected to edit first too, as the proxy does in Chat Completions and Responses).
     #[arg(long, default_value = "prologue", value_name = "WHERE",
           value_parser = PossibleValuesParser::new(Markers::WORDS.iter().map(|(word, _)| *word)))]
     breakpoints: String,

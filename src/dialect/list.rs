@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::explicit;
 use super::request_fields::RequestFields;
 use crate::model::Rope;
 use crate::model::raw::Edit;
@@ -39,6 +40,8 @@ pub struct UpstreamView {
     pub messages: Rope,
     /// What changes outside it, by places in the client's body.
     pub edits: Vec<Edit>,
+    /// Whether a breakpoint of the proxy's is in it.
+    pub marked: bool,
 }
 
 /// A list of messages that is being written. Its units come in order.
@@ -76,6 +79,9 @@ pub struct UnitArray<'a> {
     /// The run of the client's units that is not written yet, by index.
     run: Option<Range<usize>>,
     around: Around,
+    /// How many breakpoints the proxy may still set.
+    breakpoints: usize,
+    marked: bool,
 }
 
 /// The bytes before and behind a unit that make it an element of the array.
@@ -90,6 +96,8 @@ impl<'a> UnitArray<'a> {
             rope: Rope::default(),
             run: None,
             around,
+            breakpoints: 0,
+            marked: false,
         }
     }
 
@@ -136,6 +144,33 @@ impl List for UnitArray<'_> {
         self.edited(usize::MAX, bytes);
     }
 
+    fn allow(&mut self, breakpoints: usize) {
+        let messages = self.request.body.get(self.request.messages_span.clone());
+        let own = explicit::count(messages.unwrap_or_default());
+        self.breakpoints = breakpoints.saturating_sub(own);
+    }
+
+    /// The provider sets the one at the end by itself, and the others only stand on what the client sent as it is.
+    fn breakpoint(&mut self, what: Breakpoint) {
+        if self.breakpoints == 0 || what == Breakpoint::Tail {
+            return;
+        }
+        let newest = self.run.as_ref().map(|run| run.end - 1);
+        let unit = newest.map(|at| (at, self.request.message(at)));
+        let marked =
+            unit.and_then(|(at, unit)| Some((at, explicit::marked(self.request.dialect, unit)?)));
+        if let Some((at, marked)) = marked {
+            self.run = self
+                .run
+                .take()
+                .map(|run| run.start..at)
+                .filter(|run| !run.is_empty());
+            self.edited(at, &marked);
+            self.breakpoints -= 1;
+            self.marked = true;
+        }
+    }
+
     /// An array of all the client's units as they came is the client's own, with what stands beside
     /// the brackets.
     fn close(&mut self) -> UpstreamView {
@@ -148,6 +183,7 @@ impl List for UnitArray<'_> {
             return UpstreamView {
                 messages: self.request.body.slice(span).into(),
                 edits: Vec::new(),
+                marked: false,
             };
         }
         self.settle();
@@ -158,6 +194,7 @@ impl List for UnitArray<'_> {
         UpstreamView {
             messages: std::mem::take(&mut self.rope),
             edits: Vec::new(),
+            marked: self.marked,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | what other code uses, whatever the format | this one, [`opening`], [`request`], `splice`, [`stream`] |
 //! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
-//! | what the formats share | [`answer`], [`cached_for`], [`diagnosis`], `edit`, `errors`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
+//! | what the formats share | [`answer`], [`cached_for`], [`diagnosis`], `edit`, `errors`, `explicit`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
 pub mod answer;
 mod blocks;
@@ -17,6 +17,7 @@ pub mod chat;
 pub mod diagnosis;
 pub(crate) mod edit;
 mod errors;
+mod explicit;
 mod guard;
 pub mod hop_fields;
 mod json;
@@ -119,6 +120,15 @@ impl Dialect {
         match self {
             Self::Messages => Some(messages::message_list::SEPARATOR),
             Self::Chat | Self::Responses => None,
+        }
+    }
+
+    /// Whether breakpoints of the proxy's stand only behind what the user or the system says.
+    #[must_use]
+    pub const fn marks_users_alone(self) -> bool {
+        match self {
+            Self::Chat | Self::Responses => true,
+            Self::Messages => false,
         }
     }
 

@@ -7,9 +7,9 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::cached_for::CachedFor;
-use super::diagnosis;
 use super::json;
 use super::usage::UsageWish;
+use super::{diagnosis, explicit};
 use crate::model::raw::{Object, RawError, Span};
 use crate::model::{Dialect, Digest, label_set};
 
@@ -113,6 +113,8 @@ pub struct RequestFields {
     /// Whether the client says what its provider is to do with thoughts that lost their place. Then the provider
     /// checks them, whatever the account.
     pub checks_thoughts: bool,
+    /// Whether the client decides alone what its provider caches.
+    pub caches_alone: bool,
     /// Whether the client asks its provider why the cache missed.
     pub diagnosed: bool,
     /// Whether the client asks that the response can be referred to later.
@@ -165,6 +167,7 @@ impl RequestFields {
             structured: false,
             one_call: false,
             checks_thoughts: false,
+            caches_alone: explicit::is_alone(object),
             diagnosed: diagnosis::asks(dialect, object),
             stored: false,
         }
@@ -177,6 +180,18 @@ impl RequestFields {
             .get(index)
             .and_then(|span| self.body.get(span.clone()))
             .unwrap_or_default()
+    }
+
+    /// Whether the client sets breakpoints of the provider's cache itself.
+    #[must_use]
+    pub fn sets_breakpoints(&self) -> bool {
+        match self.dialect {
+            Dialect::Messages => self.cached_for.longest.is_some(),
+            Dialect::Chat | Dialect::Responses => {
+                let messages = self.body.get(self.messages_span.clone());
+                explicit::count(messages.unwrap_or_default()) > 0
+            }
+        }
     }
 
     /// Whether hidden tools can be put beside the client's.

@@ -44,7 +44,10 @@ const KIND_WORDS: [(EditKind, &[&str]); 7] = [
             "previous_message_id",
         ],
     ),
-    (EditKind::Breakpoints, &["cache_control", "cachepoint"]),
+    (
+        EditKind::Breakpoints,
+        &["cache_control", "cachepoint", "prompt_cache_breakpoint"],
+    ),
     (
         EditKind::HopReasoning,
         &[

@@ -350,7 +350,10 @@ fn terms(
     let mut terms = terms.map_err(|error| Stop::Error(error.into()))?;
     // Whatever the conversation began with, the mode was decided before its body was read.
     terms.mode = settings.mode(overrides, asked.envelope());
-    terms.diagnoses &= terms.mode == Mode::Manage && is_diagnosed(app, request, family);
+    terms.vendor = is_vendor(app, request.dialect);
+    let told =
+        request.dialect.is_diagnosed() && matches!(family.cache, CacheModel::Breakpoints { .. });
+    terms.diagnoses &= terms.mode == Mode::Manage && terms.vendor && told;
     // A request that is only counted is not cached, so it gets no breakpoints and asks nothing of its cache.
     if asked.purpose == Purpose::Count {
         terms.breakpoints = SetBreakpoints::Off;
@@ -359,14 +362,13 @@ fn terms(
     Ok(terms)
 }
 
-/// Whether the upstream is the vendor of the format, who alone says why its cache missed, and of this model.
-fn is_diagnosed(app: &App, request: &Request, family: &Family) -> bool {
-    let vendor = match request.dialect {
-        Dialect::Chat => return false,
+/// Whether the upstream is the vendor whose format a request has.
+fn is_vendor(app: &App, dialect: Dialect) -> bool {
+    let vendor = match dialect {
+        Dialect::Chat | Dialect::Responses => "openai",
         Dialect::Messages => "anthropic",
-        Dialect::Responses => "openai",
     };
-    app.provider == vendor && matches!(family.cache, CacheModel::Breakpoints { .. })
+    app.provider == vendor
 }
 
 fn read(

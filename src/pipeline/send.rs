@@ -192,7 +192,7 @@ async fn send_without_suspects(
         return Some(answer);
     };
     // If the client set breakpoints of its own, there may only have been too many in total.
-    let sole = !turn.state.is_marked();
+    let sole = !turn.state.request.sets_breakpoints();
     if response.status().is_success() && (sole || !breaks) {
         let learned = app.learned.explained(&whose, suspects);
         turn.teach(learned);

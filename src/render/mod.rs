@@ -12,7 +12,9 @@ use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
 use crate::dialect::request::{Request, UpstreamView};
 use crate::dialect::splice::{Addition, Breakpoint};
-use crate::model::{Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord};
+use crate::model::{
+    Dialect, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
+};
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{Source, Transcript, TranscriptEntry};
@@ -54,14 +56,33 @@ pub struct Breakpoints {
 impl Breakpoints {
     /// The places where breakpoints are useful: what each is for, and the message that it comes
     /// before.
-    fn places(&self, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
+    fn places(&self, dialect: Dialect, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
         let mut entries = transcript.entries.indexed();
         let answer = entries.find(|(_, entry)| entry.role == Role::Assistant);
         let cuts = self.cuts.into_iter().flatten();
         let prologue = answer.map(|(at, _)| (at, Breakpoint::Prologue));
         let cuts = cuts.map(|at| (at, Breakpoint::Cut));
-        prologue.into_iter().chain(cuts).collect()
+        let places = prologue.into_iter().chain(cuts);
+        if !dialect.marks_users_alone() {
+            return places.collect();
+        }
+        let behind = |(at, what)| Some((behind_user(transcript, at)?, what));
+        places.filter_map(behind).collect()
     }
+}
+
+/// The entry behind the last one before this place in which the user or the system speaks.
+fn behind_user(transcript: &Transcript, place: EntryIndex) -> Option<EntryIndex> {
+    let mut found = None;
+    let mut spoken = false;
+    for (at, entry) in transcript.entries.indexed() {
+        if at > place {
+            break;
+        }
+        found = if spoken { Some(at) } else { found };
+        spoken = matches!(entry.role, Role::User | Role::System);
+    }
+    found
 }
 
 /// An internal contradiction: a message that was read before can't be read now.
@@ -86,7 +107,7 @@ pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
     let places = match &input.breakpoints {
         Some(breakpoints) => {
             out.allow(breakpoints.max);
-            breakpoints.places(input.view.transcript())
+            breakpoints.places(input.request.dialect, input.view.transcript())
         }
         None => Vec::new(),
     };

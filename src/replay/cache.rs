@@ -22,8 +22,9 @@ pub enum Markers {
     /// At the end of the prologue, as agents do.
     #[default]
     Prologue,
-    /// Before what the next pass is expected to edit first, as the proxy does in Messages.
-    Cut,
+    /// Behind the user's messages before the first answer and before what the next pass is expected to edit first, as
+    /// the proxy does where the provider sets one at the newest message.
+    Proxy,
 }
 
 impl Markers {
@@ -31,7 +32,7 @@ impl Markers {
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("tail", Self::Tail),
         ("prologue", Self::Prologue),
-        ("cut", Self::Cut),
+        ("proxy", Self::Proxy),
     ];
 }
 
@@ -117,7 +118,7 @@ impl Pricing {
 }
 
 /// One request as a cache sees it, in tokens.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     /// All of it.
     pub total: u64,
@@ -127,8 +128,8 @@ pub struct Asked {
     pub common: u64,
     /// Messages in all, and those that are common.
     pub messages: (usize, usize),
-    /// What stands before that which the next pass is expected to edit first: tokens and messages.
-    pub cut: Option<(u64, usize)>,
+    /// What stands before each breakpoint that the proxy sets: tokens and messages.
+    pub marked: Vec<(u64, usize)>,
     /// When it is sent, in milliseconds; 0 where that was not recorded.
     pub now: u64,
     /// How long it asks to keep it.
@@ -238,7 +239,7 @@ impl Meter {
         let near = |one: &&mut CachedPrefix| {
             let behind = messages - one.messages.min(messages);
             let marked =
-                one.tokens == asked.prologue || asked.cut == Some((one.tokens, one.messages));
+                one.tokens == asked.prologue || asked.marked.contains(&(one.tokens, one.messages));
             marked || look_back.is_none_or(|most| behind <= most as usize)
         };
         let hit = self.standing.iter_mut().rev().find(near);
@@ -246,13 +247,13 @@ impl Meter {
             one.until = asked.now.saturating_add(one.kept);
             one.tokens
         });
+        let ours = asked.marked.iter().map(|place| (Markers::Proxy, *place));
         let wanted = [
-            (Markers::Prologue, Some((asked.prologue, 0))),
-            (Markers::Cut, asked.cut),
-            (Markers::Tail, Some((asked.total, messages))),
+            (Markers::Prologue, (asked.prologue, 0)),
+            (Markers::Tail, (asked.total, messages)),
         ];
-        let set = wanted.into_iter().filter(|(kind, _)| *kind <= self.markers);
-        for (tokens, messages) in set.filter_map(|(_, place)| place) {
+        let set = ours.chain(wanted).filter(|(kind, _)| *kind <= self.markers);
+        for (_, (tokens, messages)) in set {
             if tokens > 0 && !self.standing.iter().any(|one| one.tokens == tokens) {
                 self.standing.push(CachedPrefix {
                     tokens,
@@ -289,7 +290,7 @@ mod tests {
                 prologue: 100,
                 common: if index == 0 { 0 } else { tokens(*common) },
                 messages: (*messages, *common),
-                cut: None,
+                marked: Vec::new(),
                 now: *now,
                 cached_for: CachedFor::default(),
             });
@@ -344,7 +345,7 @@ mod tests {
                     prologue: 100,
                     common,
                     messages,
-                    cut: None,
+                    marked: Vec::new(),
                     now,
                     cached_for,
                 });

@@ -1,10 +1,11 @@
 //! One hop of a session that is played: its planned answer as if it had been read from a stream, and the
-//! messages that went up for it, with the place of their next cut. Never decides what a model says.
+//! messages that went up for it, with the places of breakpoints in them. Never decides what a model says.
 
 use bytes::Bytes;
 use plimsoll_scripted::plan;
 
 use crate::dialect::answer::{Answer, Call, Reasoning};
+use crate::model::Role;
 use crate::policy;
 use crate::turn::state::{Prepared, TurnState};
 
@@ -53,13 +54,25 @@ pub fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
     }
 }
 
-/// What stands before that which the next pass is expected to edit first, in tokens and messages as they are sent.
-pub fn next_cut(state: &TurnState, prepared: &Prepared) -> Option<(u64, usize)> {
+/// What stands before the places where the proxy sets breakpoints that its provider does not set by itself, in tokens and
+/// messages as they are sent: behind the last message of the user before the first answer, and before what the next
+/// pass is expected to edit first.
+pub fn marked(state: &TurnState, prepared: &Prepared) -> Vec<(u64, usize)> {
     let view = &prepared.view;
-    let first = policy::next_cut(view.marked())?;
+    let next = policy::next_cut(view.marked());
     let entries = view.transcript().entries.indexed().zip(view.sizes());
-    let before = entries.take_while(|((at, _), _)| *at < first);
-    let before = before.map(|(_, size)| u64::from(*size));
-    let sent: Vec<u64> = before.filter(|size| *size > 0).collect();
-    Some((state.fixed + sent.iter().sum::<u64>(), sent.len()))
+    let (mut tokens, mut messages) = (state.fixed, 0);
+    let (mut spoken, mut found) = (None, Vec::new());
+    for ((at, entry), size) in entries.filter(|(_, size)| **size > 0) {
+        let answers = entry.role == Role::Assistant && found.is_empty();
+        if answers || next == Some(at) {
+            found.extend(spoken);
+        }
+        tokens += u64::from(*size);
+        messages += 1;
+        if matches!(entry.role, Role::User | Role::System) {
+            spoken = Some((tokens, messages));
+        }
+    }
+    found
 }

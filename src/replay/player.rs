@@ -13,7 +13,7 @@ use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
 use super::contender::{Annotate, Contender, summary};
 use super::holdings::Holdings;
-use super::hop::{answer, array, next_cut};
+use super::hop::{answer, array, marked};
 use super::outcome::{Point, PolicyRun};
 use super::over::{self, Over};
 use super::passes::{self, Passed, shallow};
@@ -127,8 +127,8 @@ struct Hopped {
     array: Bytes,
     estimate: u64,
     passed: bool,
-    /// What stands before that which the next pass is expected to edit first: tokens and messages.
-    cut: Option<(u64, usize)>,
+    /// What stands before each breakpoint of the proxy's: tokens and messages.
+    marked: Vec<(u64, usize)>,
 }
 
 impl<'a> Player<'a> {
@@ -196,7 +196,7 @@ impl<'a> Player<'a> {
                 array: body.slice(turn.request.messages_span.clone()),
                 estimate: state.client_tokens,
                 passed: false,
-                cut: None,
+                marked: Vec::new(),
             };
             self.measure(shared, turn, &state, &hopped);
         }
@@ -318,7 +318,7 @@ impl<'a> Player<'a> {
             array: array(state, &prepared),
             estimate: prepared.estimate,
             passed: prepared.pass.is_some(),
-            cut: next_cut(state, &prepared),
+            marked: marked(state, &prepared),
         };
         self.measure(shared, turn, state, &hopped);
         if let (Some(number), Some(_)) = (self.follow, &prepared.pass) {
@@ -442,7 +442,7 @@ impl<'a> Player<'a> {
             prologue: fixed + prologue,
             common: if same_tools { fixed + common } else { 0 },
             messages: (sizes.len(), kept),
-            cut: hop.cut,
+            marked: hop.marked.clone(),
             now: turn.times.0,
             cached_for: state.request.cached_for,
         });

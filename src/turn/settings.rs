@@ -348,6 +348,8 @@ pub struct Terms {
     pub breakpoints: SetBreakpoints,
     /// When a pass happens below the ceiling, where the provider caches nothing.
     pub uncached: Uncached,
+    /// Whether the upstream is the vendor of the request's dialect.
+    pub vendor: bool,
     /// Whether the upstream may be asked why its cache missed.
     pub diagnoses: bool,
     /// Edits that its views do without, because the upstream refuses them.
@@ -431,6 +433,7 @@ impl Terms {
             nudge: delimiter.nudge,
             breakpoints: settings.cache.breakpoints,
             uncached: settings.cache.none,
+            vendor: false,
             diagnoses: settings.cache.diagnose == Diagnose::AfterMiss,
             without: Edits::default(),
             thoughts: budget.thoughts,
@@ -544,24 +547,25 @@ impl Terms {
         (self.guide_at < 1.0).then(|| share_tokens(ceiling, self.guide_at))
     }
 
-    /// How many breakpoints a request may have. None if the proxy sets none: it may not, or the
-    /// provider sets one at the newest message itself.
+    /// How many breakpoints a request may have, the client's counted and without the one that its provider sets by
+    /// itself. None if the proxy sets none.
+    ///
+    /// Where a provider sets one itself, only the vendor is known to take more, and a message that is written otherwise
+    /// may end thoughts that are bound to it.
     #[must_use]
-    pub fn breakpoints(&self, family: &Family) -> Option<usize> {
-        match (self.breakpoints, family.cache) {
-            (
-                SetBreakpoints::Auto,
-                CacheModel::Breakpoints {
-                    max,
-                    implicit: false,
-                    ..
-                },
-            ) => usize::try_from(max).ok(),
-            (
-                SetBreakpoints::Auto | SetBreakpoints::Off,
-                CacheModel::Automatic { .. } | CacheModel::Breakpoints { .. } | CacheModel::None,
-            ) => None,
-        }
+    pub fn breakpoints(&self, family: &Family, dialect: Dialect) -> Option<usize> {
+        let CacheModel::Breakpoints { max, implicit, .. } = family.cache else {
+            return None;
+        };
+        let takes = match dialect {
+            Dialect::Messages => !implicit,
+            Dialect::Chat | Dialect::Responses => {
+                implicit && self.vendor && family.reasoning_back != ReasoningBack::Bound
+            }
+        };
+        let set = self.breakpoints == SetBreakpoints::Auto && takes;
+        let max = usize::try_from(max).ok().filter(|_| set)?;
+        Some(max.saturating_sub(usize::from(implicit)))
     }
 
     /// How long the provider keeps a prefix, in milliseconds.

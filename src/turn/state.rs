@@ -364,7 +364,7 @@ impl TurnState {
         let mut estimate = size + self.fixed;
         // The provider has cached what comes before the message that this pass was expected to
         // edit.
-        let most = self.terms.breakpoints(tools.family);
+        let most = self.sets_breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks.
         let trigger = self.trigger(tools, estimate, &limits, refused);
@@ -388,7 +388,7 @@ impl TurnState {
         let planned = Prepared {
             breakpoints: most.map(|max| Self::breakpoints(max, &view, before)),
             body: Rope::default(),
-            edits: self.edits(&view, bonds.as_ref(), most.is_some()),
+            edits: self.edits(&view, bonds.as_ref()),
             bound_to: bonds.map(|bonds| Box::new(bonds.answer)),
             asked: self.asked(estimate, cut),
             estimate,
@@ -502,14 +502,11 @@ impl TurnState {
         }
     }
 
-    /// The kinds of edits in a view.
-    fn edits(&self, view: &View, bonds: Option<&Bonds>, breakpoints: bool) -> Edits {
+    /// The kinds of edits in a view. Whether it gets breakpoints is known when its bytes are made.
+    fn edits(&self, view: &View, bonds: Option<&Bonds>) -> Edits {
         let mut edits = view.edits();
         if bonds.is_some_and(|bonds| !bonds.broken.is_empty()) {
             edits.put(EditKind::Thoughts);
-        }
-        if breakpoints {
-            edits.put(EditKind::Breakpoints);
         }
         if self.offers() {
             edits.put(EditKind::Tools);

@@ -37,6 +37,7 @@ mod deployed;
 mod descriptors;
 mod diagnosis;
 mod dialects;
+mod explicit;
 mod export;
 mod fail_open;
 mod failures;

@@ -126,9 +126,12 @@ impl List for MessageList<'_> {
         }
         let end = self.entries.len();
         writer.wanted(self.wanted.iter().filter(|(_, at)| *at == end));
+        writer.settle_held(self.hosts.hosts.len());
+        let marked = writer.mark(self.allowed);
         UpstreamView {
-            messages: writer.close(self.allowed),
+            messages: writer.close(),
             edits: self.system.take().into_iter().collect(),
+            marked,
         }
     }
 }
@@ -411,9 +414,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    fn close(mut self, breakpoints: usize) -> Rope {
-        self.settle_held(self.hosts.hosts.len());
-        self.mark(breakpoints);
+    fn close(self) -> Rope {
         let mut shared = self.out.iter().map(Written::shared);
         if shared.by_ref().eq((0..self.hosts.hosts.len()).map(Some)) {
             let whole = self.request.messages_span.clone();
@@ -459,16 +460,19 @@ impl<'a> Writer<'a> {
         self.wanted.extend(wanted.map(|(what, _)| (*what, end)));
     }
 
-    /// Sets our breakpoints.
-    fn mark(&mut self, breakpoints: usize) {
+    /// Sets our breakpoints. Returns whether there are any.
+    fn mark(&mut self, breakpoints: usize) -> bool {
         if breakpoints == 0 || self.wanted.is_empty() {
-            return;
+            return false;
         }
-        for (at, bytes) in self.marked(breakpoints) {
+        let marked = self.marked(breakpoints);
+        let any = !marked.is_empty();
+        for (at, bytes) in marked {
             if let Some(message) = self.out.get_mut(at) {
                 message.bytes = Some(bytes);
             }
         }
+        any
     }
 
     fn marked(&self, breakpoints: usize) -> Vec<(usize, Bytes)> {

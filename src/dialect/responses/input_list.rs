@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::dialect::list::{Addition, List, UnitArray, UpstreamView};
+use crate::dialect::list::{Addition, Breakpoint, List, UnitArray, UpstreamView};
 use crate::dialect::request_fields::RequestFields;
 use crate::model::raw::Edit;
 
@@ -58,6 +58,14 @@ impl List for InputList<'_> {
             Some((unit, Bytes::from([before, front, tools].concat())))
         });
         self.declaring = offered;
+    }
+
+    fn allow(&mut self, breakpoints: usize) {
+        self.array.allow(breakpoints);
+    }
+
+    fn breakpoint(&mut self, what: Breakpoint) {
+        self.array.breakpoint(what);
     }
 
     fn close(&mut self) -> UpstreamView {

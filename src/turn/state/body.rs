@@ -5,7 +5,7 @@ use super::HopContext;
 use super::{MiddleError, Planned, Prepared, TurnState};
 use crate::dialect::request::{Rewrite, UpstreamView};
 use crate::dialect::stream::UsageWish;
-use crate::model::Rope;
+use crate::model::{EditKind, Rope};
 use crate::render::{self, Breakpoints};
 use crate::session::view::View;
 
@@ -16,21 +16,18 @@ impl TurnState {
     /// [`MiddleError::Render`] where its view can't be turned into bytes.
     pub fn render(&self, planned: Planned) -> Result<Prepared, MiddleError> {
         let Planned(prepared) = planned;
-        let body = self.bytes(&prepared, prepared.breakpoints)?;
-        Ok(Prepared { body, ..prepared })
-    }
-
-    /// The bytes of a hop's view with these breakpoints.
-    ///
-    /// # Errors
-    /// As [`TurnState::render`].
-    pub fn bytes(
-        &self,
-        prepared: &Prepared,
-        breakpoints: Option<Breakpoints>,
-    ) -> Result<Rope, MiddleError> {
-        let view = render::messages(&self.render_input(&prepared.view, breakpoints))?;
-        Ok(self.body(view))
+        let input = self.render_input(&prepared.view, prepared.breakpoints);
+        let view = render::messages(&input)?;
+        let mut edits = prepared.edits;
+        if view.marked {
+            edits.put(EditKind::Breakpoints);
+        }
+        let body = self.body(view);
+        Ok(Prepared {
+            body,
+            edits,
+            ..prepared
+        })
     }
 
     /// The first message of a view whose bytes have another size than the view says, with what is shown of it and

@@ -4,7 +4,7 @@
 
 use super::{HopContext, Prepared, TurnState};
 use crate::commit::{self, Warmth};
-use crate::model::{CacheFacts, Dialect, MissCause, Role, TurnRecord};
+use crate::model::{CacheFacts, MissCause, Role, TurnRecord};
 use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::tokens::ledger::{LedgerTerms, RequestSizes};
@@ -47,6 +47,13 @@ impl TurnState {
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.request.cached_for.longest.is_some()
+    }
+
+    /// How many breakpoints the request may have. None if the proxy sets none of its own, as where the client says that it
+    /// decides alone.
+    pub(super) fn sets_breakpoints(&self, family: &Family) -> Option<usize> {
+        let most = self.terms.breakpoints(family, self.request.dialect);
+        most.filter(|_| !self.request.caches_alone)
     }
 
     /// What it costs to write what is new to the cache, in plain tokens.
@@ -198,9 +205,7 @@ impl TurnState {
             CacheModel::Breakpoints { implicit, .. } => implicit || self.is_marked(),
             CacheModel::Automatic { .. } | CacheModel::None => true,
         };
-        // Only Messages requests get breakpoints of ours.
-        let ours = self.request.dialect == Dialect::Messages
-            && self.terms.breakpoints(tools.family).is_some();
+        let ours = self.sets_breakpoints(tools.family).is_some();
         LedgerTerms {
             warm: !commit::is_cold(&warmth),
             seen: self
