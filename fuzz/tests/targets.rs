@@ -9,20 +9,26 @@
 )]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use plimsoll::dialect::answer::{Answer, Verdict};
 use plimsoll::dialect::names::Names;
-use plimsoll::dialect::request::Rewrite;
+use plimsoll::dialect::request::{Request, Rewrite};
 use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
 use plimsoll::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use plimsoll::dialect::stream::{
     Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish, WhoAsked,
 };
 use plimsoll::model::raw::{self, Object};
-use plimsoll::model::{Dialect, Snapshot, TurnRecord, blob_id};
+use plimsoll::model::{Dialect, Digest, Snapshot, TenantId, TurnRecord, blob_id};
+use plimsoll::session::chain;
 use plimsoll::store::Seals;
 use plimsoll::store::codec::{self, Encoder};
+use plimsoll::tokens::{Counter, Family};
+use plimsoll::turn::memo::Memo;
+use plimsoll::turn::state::{HopContext, TurnState};
+use plimsoll::turn::{Classes, MIN_CEILING, Overrides, Settings, Terms, ToolClasses};
 use plimsoll_fuzz::{Corpus, Spoilt};
 
 /// Holds a law on each message of a corpus, cut at every place, and on spoilt ones. What breaks it
@@ -174,6 +180,43 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
         "an unchanged request has other bytes:\n{}",
         rendered.escape_ascii()
     );
+    viewed(request);
+}
+
+/// Makes the view of a conversation that is met for the first time, under a budget that it hardly keeps. A debug build
+/// asserts in there that each message takes as much as the view says.
+fn viewed(request: Request) {
+    static KNOWN: LazyLock<(Counter, Memo, Classes)> = LazyLock::new(|| {
+        (
+            Counter::load(),
+            Memo::default(),
+            Classes::new(&ToolClasses::default()).unwrap(),
+        )
+    });
+    const TENANT: TenantId = TenantId(Digest([1; 32]));
+    let (counter, memo, classes) = &*KNOWN;
+    let family = Family::default();
+    let reader = memo.reader(counter, family.encoding, TENANT, request.dialect);
+    let shapes = (0..request.messages.len()).map(|at| reader.shape(request.message(at)));
+    let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
+        return;
+    };
+    let mut settings = Settings::default();
+    settings.budget.ceiling = MIN_CEILING;
+    let Ok(terms) = Terms::of(&settings, &Overrides::default(), None, "") else {
+        return;
+    };
+    let heads = chain::heads(TENANT, &shapes);
+    let mut state = TurnState::new(request, shapes, heads, Arc::default(), terms, &reader);
+    let tools = HopContext {
+        reader,
+        classes,
+        family: &family,
+        now: 1,
+    };
+    if state.inject(&tools).is_ok() {
+        let _prepared = state.prepare(&tools, None);
+    }
 }
 
 #[test]

@@ -413,10 +413,9 @@ impl TurnState {
     }
 
     /// Makes the marks of a view those of the turn.
-    #[cfg_attr(not(test), expect(unused_variables, reason = "tests count the view"))]
     fn take_over(&mut self, tools: &HopContext<'_>, view: &View) {
-        #[cfg(test)]
-        assert_eq!(self.miscounted(tools, view), None);
+        // What is counted is what is sent. A debug build makes the messages once more to see it.
+        debug_assert_eq!(self.miscounted(tools, view), None);
         self.marks = view.shared_marks();
         self.pin_report = self.pins_held(view);
     }
@@ -510,6 +509,9 @@ impl TurnState {
         }
         if self.offers() {
             edits.put(EditKind::Tools);
+        }
+        if self.guidance.is_some() {
+            edits.put(EditKind::Guidance);
         }
         if self.compared().is_some() {
             edits.put(EditKind::Diagnosis);

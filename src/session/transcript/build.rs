@@ -158,11 +158,13 @@ impl<'a> Builder<'a> {
                 number.plus(taken)
             }
             Role::Tool => {
+                // A result that has thoughts or calls of its own is none that could be edited.
+                let tokens = shape.tokens() - MESSAGE_TOKENS;
                 self.result(
                     source,
                     shape.result_of.as_ref().map(|id| id.0.as_str()),
-                    shape.text,
-                    shape.opaque,
+                    tokens,
+                    shape.opaque || tokens > shape.text,
                 );
                 number
             }

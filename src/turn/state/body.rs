@@ -1,11 +1,9 @@
 //! Makes the bytes of a hop whose view is decided. Never decides what the view shows.
 
-#[cfg(test)]
-use super::HopContext;
-use super::{MiddleError, Planned, Prepared, TurnState};
+use super::{HopContext, MiddleError, Planned, Prepared, TurnState};
 use crate::dialect::request::{Rewrite, UpstreamView};
 use crate::dialect::stream::UsageWish;
-use crate::model::{EditKind, Rope};
+use crate::model::{Dialect, EditKind, Rope};
 use crate::render::{self, Breakpoints};
 use crate::session::view::View;
 
@@ -22,6 +20,9 @@ impl TurnState {
         if view.marked {
             edits.put(EditKind::Breakpoints);
         }
+        if self.asks_usage() {
+            edits.put(EditKind::Usage);
+        }
         let body = self.body(view);
         Ok(Prepared {
             body,
@@ -32,7 +33,6 @@ impl TurnState {
 
     /// The first message of a view whose bytes have another size than the view says, with what is shown of it and
     /// both sizes. None in a view as it should be.
-    #[cfg(test)]
     pub(super) fn miscounted(&self, tools: &HopContext<'_>, view: &View) -> Option<String> {
         let size = |bytes: &[u8]| Some(tools.reader.shape(bytes).ok()?.tokens());
         let input = self.render_input(view, None);
@@ -61,12 +61,25 @@ impl TurnState {
         }
     }
 
+    /// What the client's stream is to have of usage. If the upstream is not asked for any, what it sends is its own.
+    #[must_use]
+    pub fn usage_wish(&self) -> UsageWish {
+        match self.request.usage_wish {
+            UsageWish::Added if self.terms.without.has(EditKind::Usage) => UsageWish::Refused,
+            wish => wish,
+        }
+    }
+
+    fn asks_usage(&self) -> bool {
+        let asks = self.request.dialect == Dialect::Chat && self.request.stream;
+        asks && self.usage_wish() == UsageWish::Added
+    }
+
     fn body(&self, view: UpstreamView) -> Rope {
-        let ask = self.request.stream && self.request.usage_wish == UsageWish::Added;
         self.request.with(Rewrite {
             view,
             tools: self.tools.clone(),
-            ask_usage: ask,
+            ask_usage: self.asks_usage(),
             compared: self.compared(),
             later: self.later_hop(),
         })
