@@ -30,7 +30,6 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::TooLarge { .. }
         | ProxyError::Unpacks
         | ProxyError::Body(_)
-        | ProxyError::Request(_)
         | ProxyError::Terms(_)
         | ProxyError::Budget { .. }
         | ProxyError::Interrupted(_)

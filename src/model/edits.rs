@@ -29,6 +29,10 @@ label_set!(
         Thoughts => "thoughts",
         /// The question why the provider's cache missed.
         Diagnosis => "diagnosis",
+        /// The wish that a stream reports its usage.
+        Usage => "usage",
+        /// The guidance, as a system text of the proxy's own or a part of the client's.
+        Guidance => "guidance",
     }
 );
 
@@ -73,10 +77,10 @@ impl Edits {
         Self(self.0 & !other.0)
     }
 
-    /// Those that change what the model reads. A breakpoint and a question to the provider change nothing of that.
+    /// Those that change what the model reads. Breakpoints, questions to the provider and wishes change nothing of that.
     #[must_use]
     pub fn shown(self) -> Self {
-        let unread = [EditKind::Breakpoints, EditKind::Diagnosis];
+        let unread = [EditKind::Breakpoints, EditKind::Diagnosis, EditKind::Usage];
         self.without(unread.into_iter().collect())
     }
 

@@ -6,7 +6,6 @@ use std::fmt;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::dialect::request::RequestError;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
 use crate::policy::Pinned;
@@ -66,9 +65,6 @@ pub enum ProxyError {
     /// The proxy serves as much as it is allowed to.
     #[error("the proxy is busy; try again soon, or raise {}", .0.setting())]
     Overloaded(ServingLimit),
-    /// The body is not a request of the dialect.
-    #[error(transparent)]
-    Request(#[from] RequestError),
     /// The budget that the request asks for does not fit its model.
     #[error(transparent)]
     Terms(#[from] TermsError),
@@ -183,9 +179,7 @@ impl ProxyError {
             Self::Header { .. } | Self::Terms(_) => {
                 (Caller, StatusCode::BAD_REQUEST, "invalid_header")
             }
-            Self::Coding { .. } | Self::Request(_) => {
-                (Caller, StatusCode::BAD_REQUEST, "invalid_body")
-            }
+            Self::Coding { .. } => (Caller, StatusCode::BAD_REQUEST, "invalid_body"),
             Self::TooLarge { .. } | Self::Unpacks => {
                 (Caller, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large")
             }
@@ -244,10 +238,8 @@ impl ProxyError {
             Self::Header { name, .. } => Some(*name),
             Self::Coding { .. } | Self::Unpacks => Some("content-encoding"),
             Self::Budget { .. } => Some(dialect.conversation()),
-            Self::Request(RequestError::Missing { field, .. }) => Some(*field),
             Self::TooLarge { .. }
             | Self::Body(_)
-            | Self::Request(RequestError::Body(_) | RequestError::DuplicateKey)
             | Self::Terms(_)
             | Self::Interrupted(_)
             | Self::Upgrade

@@ -34,7 +34,8 @@ const BOUND: &str = "bound to a different conversation";
 
 /// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
 /// first. Refusals name fields of the wire format, whatever the language of their text.
-const KIND_WORDS: [(EditKind, &[&str]); 7] = [
+const KIND_WORDS: [(EditKind, &[&str]); 9] = [
+    (EditKind::Usage, &["stream_options", "include_usage"]),
     (
         EditKind::Diagnosis,
         &[
@@ -66,6 +67,40 @@ const KIND_WORDS: [(EditKind, &[&str]); 7] = [
     (EditKind::Hidden, HIDDEN_TOOL_NAMES),
     (EditKind::Tools, HIDDEN_TOOL_NAMES),
     (EditKind::Results, &["tool_result", "call_output"]),
+    (
+        EditKind::Guidance,
+        &[
+            "system role",
+            "system message",
+            "system instruction",
+            "system_instruction",
+            "system prompt",
+            "developer role",
+            "developer message",
+            "developer instruction",
+            "'system' role",
+            "`system` role",
+            "role 'system'",
+            "role `system`",
+            "role: system",
+        ],
+    ),
+];
+
+/// The words by which a refusal shows that it is about what stands beside the hidden tools in this conversation: so many
+/// tools, or others than ours, are too much. It has one of each. What it teaches holds for the conversation alone.
+const BESIDE_TOOLS: [&[&str]; 2] = [
+    &["tool", "function"],
+    &[
+        "strict",
+        "mixed",
+        "too many",
+        "too long",
+        "at most",
+        "maximum",
+        "number of",
+        "limit",
+    ],
 ];
 
 /// The names of hidden tools, quoted as a refusal quotes them. Without quotes, a parser's message
@@ -98,14 +133,18 @@ fn said(refusal: &[u8]) -> String {
     text.to_lowercase()
 }
 
-/// The first kind among `among` that a refusal names.
-fn named(among: Edits, refusal: &[u8]) -> Option<EditKind> {
+/// The first kind among `among` that a refusal names, and whether it is about the conversation.
+fn named(among: Edits, refusal: &[u8]) -> Option<(EditKind, bool)> {
     let text = said(refusal);
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let found = KIND_WORDS
         .iter()
         .find(|(kind, words)| among.has(*kind) && says(words));
-    found.map(|(kind, _)| *kind)
+    let beside = || among.has(EditKind::Tools) && BESIDE_TOOLS.into_iter().all(says);
+    match found {
+        Some((kind, _)) => Some((*kind, false)),
+        None => beside().then_some((EditKind::Tools, true)),
+    }
 }
 
 /// Collects the texts in a refusal, one per line.
@@ -177,6 +216,10 @@ struct Habits {
     chance: u8,
     /// How many views were accepted since the last of those.
     calm: u8,
+    /// The edits among `without` that no refusal has named.
+    unnamed: Edits,
+    /// How many views were accepted without those since one was last tried again.
+    spared: u8,
 }
 
 impl Habits {
@@ -198,7 +241,22 @@ impl Habits {
             *doubts = doubts.saturating_add(u8::from(edits.has(kind)));
         }
         let often = self.doubted_more_than(1 + self.chance.min(MOST_CHANCE));
-        self.learn(edits.and(often))
+        let new = self.learn(edits.and(often));
+        (self.unnamed, self.spared) = (self.unnamed.or(new), 0);
+        new
+    }
+
+    /// What a conversation goes without. Where it begins, one edit is tried again that nothing has named, after views
+    /// enough without it: it may have been blamed for another.
+    fn spare(&mut self, begins: bool) -> Edits {
+        let blamed = self.unnamed.iter().next();
+        match blamed.filter(|_| begins && self.spared >= FORGET_AFTER) {
+            None => self.without,
+            Some(kind) => {
+                self.spared = 0;
+                self.without.without([kind].into_iter().collect())
+            }
+        }
     }
 
     fn learn(&mut self, edits: Edits) -> Edits {
@@ -225,6 +283,8 @@ pub(super) struct Suspects {
     pub edits: Edits,
     /// Whether the refusal named them.
     named: bool,
+    /// Whether they are refused for what stands beside them in the conversation.
+    beside: bool,
 }
 
 /// What was learned, for each tenant and model.
@@ -245,11 +305,13 @@ impl Learned {
         value
     }
 
-    /// The edits that views for a model go without.
-    pub(super) fn without(&self, whose: &TenantModel) -> Edits {
-        let known = self.0.lock();
-        let habits = known.get(whose).copied();
-        habits.unwrap_or_default().without
+    /// The edits that views of a conversation with a model go without. `begins` says whether nothing is known of it.
+    pub(super) fn without(&self, whose: &TenantModel, begins: bool) -> Edits {
+        let mut known = self.0.lock();
+        let habits = known.get_mut(whose);
+        habits
+            .map(|mut habits| habits.spare(begins))
+            .unwrap_or_default()
     }
 
     /// Learns that the upstream refuses thoughts that something changed before. One refusal that says so is
@@ -285,11 +347,13 @@ impl Learned {
         // A doubt is followed up before a new suspicion, so that each try answers one question.
         self.at(whose, |habits| {
             let doubted = edits.and(habits.doubted());
-            let named = named.filter(|kind| doubted.is_empty() || doubted.has(*kind));
-            if let Some(kind) = named {
+            let named =
+                named.filter(|(kind, beside)| *beside || doubted.is_empty() || doubted.has(*kind));
+            if let Some((kind, beside)) = named {
                 return Some(Suspects {
                     edits: [kind].into_iter().collect(),
                     named: true,
+                    beside,
                 });
             }
             // The client's own request tells more: if that is accepted, an edit is at fault.
@@ -297,8 +361,11 @@ impl Learned {
                 return None;
             }
             let edits = edits.without(habits.accepted).or(doubted);
-            let named = false;
-            (!edits.is_empty()).then_some(Suspects { edits, named })
+            (!edits.is_empty()).then_some(Suspects {
+                edits,
+                named: false,
+                beside: false,
+            })
         })
     }
 
@@ -309,6 +376,10 @@ impl Learned {
             self.at(whose, |habits| {
                 habits.accepted = habits.accepted.or(edits);
                 habits.clear(edits);
+                let innocent = habits.unnamed.and(edits);
+                habits.without = habits.without.without(innocent);
+                habits.unnamed = habits.unnamed.without(innocent);
+                habits.spared = habits.spared.saturating_add(1);
                 habits.stuck = 0;
                 habits.calm = habits.calm.saturating_add(1);
                 if habits.calm >= FORGET_AFTER {
@@ -321,8 +392,11 @@ impl Learned {
     /// Notes that a view was refused, and accepted without the suspects. Returns what that teaches.
     /// An edit that the refusal names is learned at once, unless it stood in an accepted view. Any
     /// other edit is learned when this happens twice in a row, or more often if the upstream was
-    /// seen to refuse by chance.
+    /// seen to refuse by chance. What is refused for what stands beside it is the conversation's to know.
     pub(super) fn explained(&self, whose: &TenantModel, suspects: Suspects) -> Edits {
+        if suspects.beside {
+            return suspects.edits;
+        }
         self.at(whose, |habits| {
             let mut certain = Edits::default();
             if suspects.named {

@@ -311,7 +311,7 @@ impl ManagedTurn {
         Spec {
             dialect: self.state.request.dialect,
             hidden: self.state.hidden_names(),
-            usage_wish: self.state.request.usage_wish,
+            usage_wish: self.state.usage_wish(),
             echo: self.state.request.echo(),
             asked: self.state.who_asks(),
         }

@@ -317,7 +317,7 @@ fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<Deco
         (Ok(request), _) => request,
         // A watched request is never refused.
         (Err(_), Mode::Observe | Mode::Off) => return Err(Stop::Forward),
-        (Err(error), Mode::Manage) => return Err(unreadable(error)),
+        (Err(error), Mode::Manage) => return Err(unreadable(&error)),
     };
     // The window decides the ceiling, so the model must be known before the terms.
     let family = app.models.family(&request.model).clone();
@@ -469,7 +469,7 @@ fn ready(
     let tools = app.tools(&family, place.tenant, dialect, profile.as_deref());
     let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
     // What the upstream refuses decides the first view, so it is looked up before injection.
-    let known = app.learned.without(&whose);
+    let known = app.learned.without(&whose, path.entries.is_empty());
     let mut state = TurnState::new(request, shapes, heads, path, terms, &tools.reader);
     state.know(known);
     state.strip_if_asked(&family);
@@ -508,15 +508,11 @@ fn unfound(error: FindError) -> Stop {
     Stop::Fail(FailedStage::Store)
 }
 
-/// What an unreadable request means. If no upstream could read it either, the caller made a
-/// mistake. If only the proxy can't edit it safely, it is forwarded as it came.
-fn unreadable(error: RequestError) -> Stop {
-    match error {
-        RequestError::DuplicateKey => Stop::Fail(FailedStage::Dialect),
-        RequestError::Body(_) | RequestError::Missing { .. } => {
-            Stop::Error(ProxyError::Request(error))
-        }
-    }
+/// What an unreadable request means: it is forwarded as it came. Servers take more than is valid JSON (a byte order mark,
+/// UTF-16, NaN), and say best what is wrong with the rest.
+fn unreadable(error: &RequestError) -> Stop {
+    tracing::info!(%error, "a request can't be read here, and goes up as it came");
+    Stop::Fail(FailedStage::Dialect)
 }
 
 impl DecodedRequest {

@@ -20,6 +20,7 @@
 mod asked;
 mod bounded;
 mod brought;
+mod cache_settings;
 mod classes;
 pub mod ending;
 mod files;
@@ -44,6 +45,7 @@ pub mod told;
 
 pub use asked::{Asks, EvictAsk};
 pub use brought::{BringAsk, NoExchange, may_speak};
+pub use cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};
 pub use keep::{KeepErrors, KeepSettings};
@@ -51,7 +53,6 @@ pub use overrides::{AskedBudget, MIN_CEILING, Mode, Overrides};
 pub use pins::{PinAsk, PinReport};
 pub use profiles::{Envelope, Occasion, PAPER_PROFILE, Profile, Profiles};
 pub use settings::{
-    Budget, CacheSettings, DelimiterSettings, Diagnose, Guidance, Offer, ProtectRecent,
-    RecallSettings, SetBreakpoints, Settings, StoreContent, Terms, TermsError, Thoughts, Uncached,
-    Unmet,
+    Budget, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings, Settings,
+    StoreContent, Terms, TermsError, Thoughts, Unmet,
 };

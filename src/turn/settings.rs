@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 use super::classes::Classes;
 use super::filter::RungTable;
 use super::keep::KeepSettings;
@@ -241,47 +242,6 @@ impl Default for RecallSettings {
     }
 }
 
-/// What is done for the provider's cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheSettings {
-    /// Breakpoints that the proxy sets beside the client's.
-    pub breakpoints: SetBreakpoints,
-    /// When a pass happens below the ceiling, where the provider caches nothing.
-    pub none: Uncached,
-    /// When the provider is asked why its cache missed.
-    pub diagnose: Diagnose,
-}
-
-/// When the provider is asked why its cache missed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Diagnose {
-    /// Never.
-    #[default]
-    Off,
-    /// For some turns after one that missed, where the upstream is a vendor that answers.
-    AfterMiss,
-}
-
-/// When a pass happens below the ceiling, where the provider caches nothing and every pass is free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Uncached {
-    /// As elsewhere: after an hour without a request.
-    #[default]
-    Wait,
-    /// Whenever the view is above the floor.
-    Pass,
-}
-
-/// Where the proxy sets breakpoints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetBreakpoints {
-    /// If the model's cache matches only at breakpoints and the client leaves room for some.
-    #[default]
-    Auto,
-    /// Nowhere.
-    Off,
-}
-
 /// The block that explains `delimiter` to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guidance {
@@ -511,11 +471,14 @@ impl Terms {
         }
     }
 
-    /// The guidance block for the injected tools; none if the operator turned it off or it is not
-    /// given yet.
+    /// The guidance block for the injected tools; none if the operator turned it off, the upstream refuses it, or it is
+    /// not given yet.
     #[must_use]
     pub fn guidance(&self, injected: &Injected, given: Given) -> Option<String> {
         let delimiter = injected.name(HiddenTool::Delimiter)?;
+        if self.without.has(EditKind::Guidance) {
+            return None;
+        }
         let serial = match given {
             Given::No => return None,
             Given::Parallel => false,

@@ -96,6 +96,7 @@ mod toolless;
 mod turns;
 mod typed;
 mod unedited;
+mod unlearned;
 mod unpacking;
 mod unread;
 mod vendor;

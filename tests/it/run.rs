@@ -256,8 +256,8 @@ async fn what_is_named_wins_and_what_can_not_be_kept_stays_in_memory() {
 #[tokio::test]
 async fn the_proxy_goes_without_huge_pages_and_the_agent_does_not() {
     let directory = tempfile::tempdir().unwrap();
-    // The shell's parent is the proxy.
-    let script = "grep THP_enabled /proc/self/status /proc/$PPID/status >&2";
+    // The shell's parent is the proxy, which has a moment to go back to its own ways.
+    let script = "sleep 0.5; grep THP_enabled /proc/self/status /proc/$PPID/status >&2";
     let (code, said) = Run::start(hearing(&run(
         directory.path(),
         directory.path(),

@@ -1,3 +1,5 @@
+//! Tests of `diagnosis`.
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 

@@ -30,13 +30,17 @@ fn what_a_refusal_names_is_learned_at_once() {
     let only = edits(&[EditKind::Reasoning]);
     assert_eq!(refused(&learned, all, text), only);
     assert_eq!(refused(&learned, all, text), Edits::default(), "told twice");
-    assert_eq!(learned.without(&whose("m")), only);
+    assert_eq!(learned.without(&whose("m"), false), only);
     let others = [
         whose("other"),
         TenantModel::new(TENANT, Dialect::Messages, "m"),
         TenantModel::new(TenantId(crate::model::Digest([8; 32])), Dialect::Chat, "m"),
     ];
-    assert!(others.iter().all(|other| learned.without(other).is_empty()));
+    assert!(
+        others
+            .iter()
+            .all(|other| learned.without(other, false).is_empty())
+    );
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn what_nothing_names_is_learned_when_it_happens_twice() {
     assert!(refused(&learned, all, "Invalid request").is_empty());
     let suspected = edits(&[EditKind::Reasoning, EditKind::Results]);
     assert_eq!(refused(&learned, all, "Invalid request"), suspected);
-    assert_eq!(learned.without(&whose("m")), suspected);
+    assert_eq!(learned.without(&whose("m"), false), suspected);
 }
 
 #[test]
@@ -130,6 +134,7 @@ fn only_what_a_refusal_says_counts_and_not_what_it_quotes() {
         ),
         ("thinking is required", Some(EditKind::Reasoning)),
     ] {
+        let expect = expect.map(|kind| (kind, false));
         assert_eq!(named(all, body.as_bytes()), expect, "{body}");
     }
 }
@@ -159,6 +164,80 @@ fn a_refusal_of_thoughts_is_told_by_its_words_alone_and_learned_at_once() {
     learned.accepted(&whose("m"), thoughts);
     assert!(learned.has_accepted(&whose("m"), EditKind::Thoughts));
     assert_eq!(learned.binds(&whose("m")), thoughts);
-    assert_eq!(learned.without(&whose("m")), thoughts);
-    assert!(learned.without(&whose("other")).is_empty());
+    assert_eq!(learned.without(&whose("m"), false), thoughts);
+    assert!(learned.without(&whose("other"), false).is_empty());
+}
+
+#[test]
+fn what_stands_beside_an_edit_is_the_conversations_to_know() {
+    let learned = Learned::default();
+    let tools = edits(&[EditKind::Tools]);
+    learned.accepted(&whose("m"), tools);
+    for text in [
+        "Tools with mixed values for 'strict' are not allowed.",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128.",
+        "tools: List should have at most 128 items",
+        "Too many functions: at most 64",
+    ] {
+        // Each time anew, and never for the model.
+        assert_eq!(refused(&learned, tools, text), tools, "{text}");
+        assert!(learned.without(&whose("m"), false).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn each_addition_is_told_by_its_words() {
+    let all: Edits = EditKind::ALL.into_iter().collect();
+    for (text, kind) in [
+        (
+            "body.stream_options: Extra inputs are not permitted",
+            EditKind::Usage,
+        ),
+        (
+            "include_usage is not supported for this model",
+            EditKind::Usage,
+        ),
+        ("System role not supported", EditKind::Guidance),
+        (
+            "Developer instruction is not enabled for models/gemma-3-27b-it",
+            EditKind::Guidance,
+        ),
+        (
+            "diagnostics: Extra inputs are not permitted",
+            EditKind::Diagnosis,
+        ),
+        (
+            "Unknown parameter: 'input[0].content[0].prompt_cache_breakpoint'.",
+            EditKind::Breakpoints,
+        ),
+    ] {
+        let body = serde_json::json!({"error": {"message": text}}).to_string();
+        assert_eq!(named(all, body.as_bytes()), Some((kind, false)), "{text}");
+    }
+}
+
+#[test]
+fn an_edit_that_was_blamed_is_tried_again_where_a_conversation_begins() {
+    let learned = Learned::default();
+    let blamed = edits(&[EditKind::Results]);
+    for _ in 0..2 {
+        refused(&learned, blamed, "Invalid request");
+    }
+    let without = |begins| learned.without(&whose("m"), begins);
+    assert_eq!(without(true), blamed);
+    for _ in 0..FORGET_AFTER {
+        learned.accepted(&whose("m"), edits(&[EditKind::Tools]));
+    }
+    assert_eq!(without(false), blamed, "what goes on stays as it is");
+    assert!(without(true).is_empty());
+    assert_eq!(without(true), blamed, "one conversation is enough");
+    // It is refused again, in vain.
+    assert!(refused(&learned, blamed, "Invalid request").is_empty());
+    assert_eq!(without(true), blamed);
+    for _ in 0..FORGET_AFTER {
+        learned.accepted(&whose("m"), edits(&[EditKind::Tools]));
+    }
+    assert!(without(true).is_empty());
+    learned.accepted(&whose("m"), blamed);
+    assert!(without(false).is_empty(), "it was innocent");
 }

@@ -19,8 +19,10 @@ impl TurnState {
     /// As [`TurnState::inject`].
     pub fn go_without(&mut self, edits: Edits, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
+        let offered = self.tools.is_none() || self.offers();
+        let guided = self.guidance.is_none() || !self.terms.without.has(EditKind::Guidance);
         // Nothing was put in, or it may stay.
-        if self.tools.is_none() || self.offers() {
+        if offered && guided {
             return Ok(());
         }
         if let Some((Some(at), _)) = self.guidance.take() {
