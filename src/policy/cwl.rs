@@ -440,6 +440,8 @@ impl<'a> LevelsPass<'a> {
                 self.apply(episode, Level::Episode, moves);
             }
         }
+        // The last of these episodes may have the newest tombstone, which holds the ledger.
+        self.work.ledger();
     }
 }
 

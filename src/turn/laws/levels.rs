@@ -3,8 +3,10 @@
 
 use serde_json::Value;
 
+use super::properties::{Event, Piece, SessionTerms, play_in};
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
+use crate::model::Dialect;
 use crate::policy::Order;
 
 /// A session in the finer order, whose results have lines of their own.
@@ -99,4 +101,33 @@ fn long_arguments_keep_their_ends() {
     assert_eq!((front.chars().count(), back.chars().count()), (1000, 300));
     let gone = whole.chars().count() - 1300;
     assert_eq!(between, format!("{gone} characters cut"));
+}
+
+/// A fold of what open work depends on may leave the newest tombstone, and the ledger goes to that.
+#[test]
+fn the_ledger_is_counted_where_the_last_fold_leaves_it() {
+    use Event::{Capped, Turn, User};
+    use Piece::{Call, Mark, Same, Screen, Text, Think, Wrong};
+    let events = [
+        Turn(vec![Mark, Mark]),
+        User(23),
+        Turn(vec![Call(0, 1), Mark]),
+        Turn(vec![Call(0, 1), Mark]),
+        User(1),
+        Turn(vec![Wrong(0), Screen(0, 5, 5)]),
+        User(54),
+        User(2),
+        Turn(vec![Call(0, 16), Mark]),
+        Turn(vec![Mark, Mark]),
+        Turn(vec![Call(2, 272)]),
+        Turn(vec![Think(3), Mark]),
+        Capped(1, false),
+        Turn(vec![Mark, Same, Mark, Mark, Mark, Call(1, 315)]),
+        Turn(vec![Text(1)]),
+    ];
+    play_in(
+        Dialect::Responses,
+        &SessionTerms::short_spans(2_130),
+        &events,
+    );
 }

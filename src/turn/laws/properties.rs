@@ -155,6 +155,17 @@ impl SessionTerms {
         }
     }
 
+    /// One of short spans, whose new results are clipped.
+    pub fn short_spans(ceiling: u32) -> Self {
+        Self {
+            ceiling,
+            implicit: 50,
+            levels: true,
+            ladder: ladder(&[false, true]),
+            ..Self::endless().without_recall()
+        }
+    }
+
     /// One that needs many, with `recall`.
     pub fn tight(ceiling: u32) -> Self {
         Self {
@@ -368,7 +379,7 @@ pub fn play(terms: &SessionTerms, events: &[Event]) -> Sim {
     play_in(Dialect::Chat, terms, events)
 }
 
-fn play_in(dialect: Dialect, terms: &SessionTerms, events: &[Event]) -> Sim {
+pub fn play_in(dialect: Dialect, terms: &SessionTerms, events: &[Event]) -> Sim {
     let mut sim = session(terms);
     sim.dialect = dialect;
     play_on(sim, terms, events)
