@@ -206,6 +206,8 @@ fn shape(role: Role, message: &[u8]) -> Shape {
         text: 0,
         reasoning: 0,
         opaque: false,
+        whole: false,
+        blank: false,
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Parsed<'a> {
     pub result_of: Option<CallId>,
     /// Whether it holds something that must never be edited.
     pub opaque: bool,
+    /// Whether it is a result of a form of its own, which goes with its call or stays as it is.
+    pub whole: bool,
 }
 
 impl Parsed<'_> {

@@ -105,6 +105,10 @@ pub struct Shape {
     /// Whether the message has something that must never be dropped or edited, such as a legacy
     /// `function_call`.
     pub opaque: bool,
+    /// Whether it is a result of a form of its own, which goes with its call or stays as it is.
+    pub whole: bool,
+    /// Whether all of its text is white space, which no provider takes for a message.
+    pub blank: bool,
 }
 
 /// Tokens of a message in addition to its contents (design §7).

@@ -283,6 +283,8 @@ mod tests {
             text: 0,
             reasoning: 0,
             opaque: false,
+            whole: false,
+            blank: false,
         };
         assert!(
             (15_000..20_000).contains(&shape.weight()),

@@ -20,7 +20,7 @@ pub(super) fn calls(transcript: &Transcript) -> Vec<ItemIndex> {
     let behind = transcript.items.indexed().rev();
     let behind = behind.take_while(|(at, _)| *at >= newest.items.end);
     let results = behind.filter(|(_, item)| item.kind == ItemKind::Result && !item.stays);
-    let editable = |call: &Item| call.is_clients_call() && !call.stays;
+    let editable = |call: &Item| call.is_clients_call() && !call.stays && !call.whole;
     let mut calls: Vec<ItemIndex> = results
         .filter_map(|(_, item)| item.pair)
         .filter(|call| transcript.items.get(*call).is_some_and(editable))

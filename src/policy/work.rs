@@ -382,7 +382,7 @@ impl<'a> Work<'a> {
         let items = episode.items.iter().copied();
         let may = |at: &ItemIndex| {
             let call = self.item(*at).filter(|item| item.kind == ItemKind::Call);
-            call.is_some_and(|item| item.pair.is_some() && item.delimiter.is_none())
+            call.is_some_and(|item| item.pair.is_some() && item.delimiter.is_none() && !item.whole)
                 && self.mark(*at) < Mark::Tombstone
                 && !self.protected(*at)
         };

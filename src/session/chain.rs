@@ -123,6 +123,8 @@ mod tests {
             text: 1,
             reasoning: 0,
             opaque: false,
+            whole: false,
+            blank: false,
         })
     }
 

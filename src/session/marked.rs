@@ -185,7 +185,7 @@ impl<'a> Marked<'a> {
     /// Whether an item is shown. Only text, reasoning and calls have marks; a result is shown with
     /// its call. A `delimiter` call whose episode is not on the path is left out. If the upstream
     /// refuses edited results, calls that have one are left out, unless the result was edited only
-    /// when it came in: then it is shown as it came. If it refuses hidden calls, all of them are left
+    /// when it came in: then it is shown as it came. So is a call whose result has a form of its own. If it refuses hidden calls, all of them are left
     /// out.
     pub(super) fn shown(self, item: &Item) -> bool {
         let mark = self.marks.get(item.no);
@@ -195,10 +195,9 @@ impl<'a> Marked<'a> {
                 let refused = if item.hidden {
                     self.transcript.without.has(EditKind::Hidden)
                 } else {
-                    mark != Mark::Live
-                        && !item.bound
-                        && self.transcript.without.has(EditKind::Results)
-                        && self.entered(item).is_none()
+                    let entered = self.entered(item).is_some();
+                    let unedited = self.transcript.without.has(EditKind::Results) && !entered;
+                    mark != Mark::Live && !item.bound && (unedited || item.whole)
                 };
                 item.delimiter != Some(DelimiterRole::Stray) && mark != Mark::Removed && !refused
             }

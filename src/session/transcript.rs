@@ -93,6 +93,10 @@ pub struct Item {
     pub pinned: bool,
     /// Whether neither it nor its result may be edited or left out.
     pub stays: bool,
+    /// Whether its result has a form of its own: no mark edits that, and the pair goes whole.
+    pub whole: bool,
+    /// Whether it is a text of white space alone, which is shown only beside something else.
+    pub blank: bool,
 }
 
 impl Item {

@@ -371,7 +371,7 @@ impl View {
                 said.whole &= stays;
                 continue;
             }
-            said.shown |= stays;
+            said.shown |= stays && !item.blank;
             said.whole &= stays && own_note(&self.notes, at, item).is_none();
             // The client never had the hidden calls of a message of its own.
             let ours = item.hidden && matches!(entry.source, Source::LastHop { .. });

@@ -326,6 +326,8 @@ impl Reader<'_> {
 
     fn measure(&self, parsed: Parsed<'_>) -> Shape {
         let text = parsed.parts.iter().map(|part| self.part(part)).sum();
+        let blank = |part: &Part<'_>| matches!(part, Part::Text(text) if text.trim().is_empty());
+        let blank = parsed.parts.iter().all(blank);
         let reasoning: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
         let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
         let calls = parsed.calls.iter().map(|call| CallShape {
@@ -343,6 +345,8 @@ impl Reader<'_> {
             text,
             reasoning: reasoning.saturating_add(sealed),
             opaque: parsed.opaque,
+            whole: parsed.whole,
+            blank,
         }
     }
 

@@ -100,5 +100,6 @@ mod unlearned;
 mod unpacking;
 mod unread;
 mod vendor;
+mod wholes;
 mod windows;
 mod wire;

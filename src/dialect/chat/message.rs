@@ -53,6 +53,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
         opaque: legacy,
+        whole: false,
     };
     if let Some(refusal) = object.present("refusal").and_then(raw::string) {
         parsed.parts.push(Part::Text(refusal));

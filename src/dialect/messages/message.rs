@@ -64,6 +64,7 @@ fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, 
         calls: Vec::new(),
         result_of: None,
         opaque: false,
+        whole: false,
     })
 }
 
@@ -112,6 +113,7 @@ fn result<'a>(block: &Block<'a>, content: &[Block<'a>]) -> Result<Parsed<'a>, Me
         result_of: Some(CallId(id.into_owned())),
         // A reference to a tool makes the tool callable from there on, so it must stay.
         opaque: content.iter().any(|block| block.kind == BlockType::Other),
+        whole: false,
     })
 }
 
@@ -156,6 +158,7 @@ fn assistant<'a>(blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
         calls,
         result_of: None,
         opaque,
+        whole: false,
     })
 }
 

@@ -67,8 +67,9 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
             .chain(item.tools())
             .collect(),
         result_of: id.map(|id| CallId(id.into_owned())),
-        // An output that has a form of its own can't become a text.
-        opaque: !item.takes_text(),
+        // What declares tools must stay, and an output that has a form of its own can't become a text.
+        opaque: !item.takes_text() && item.tools().is_some(),
+        whole: !item.takes_text(),
         ..bare(Role::Tool, &canonical)
     })
 }
@@ -152,6 +153,7 @@ fn bare<'a>(role: Role, digest: &Canonical) -> Parsed<'a> {
         calls: Vec::new(),
         result_of: None,
         opaque: false,
+        whole: false,
     }
 }
 
@@ -326,7 +328,8 @@ mod tests {
             (r#"{"type":"of tomorrow"}"#, Role::Other, true),
         ] {
             let parsed = parse(json.as_bytes()).unwrap();
-            assert_eq!((parsed.role, parsed.opaque), (role, opaque), "{json}");
+            let own = parsed.opaque || parsed.whole;
+            assert_eq!((parsed.role, own), (role, opaque), "{json}");
         }
     }
 

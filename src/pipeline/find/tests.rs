@@ -33,6 +33,8 @@ fn shape(role: Role, said: u64) -> Arc<Shape> {
         text: 1,
         reasoning: 0,
         opaque: false,
+        whole: false,
+        blank: false,
     })
 }
 

@@ -100,6 +100,8 @@ struct Assistant<'a> {
     first: ItemNo,
     reasoning: u32,
     text: u32,
+    /// Whether that is white space alone.
+    blank: bool,
     opaque: bool,
     calls: Vec<Call<'a>>,
 }
@@ -152,6 +154,7 @@ impl<'a> Builder<'a> {
                     first: number,
                     reasoning: shape.reasoning,
                     text: shape.text,
+                    blank: shape.blank,
                     opaque: shape.opaque,
                     calls,
                 });
@@ -164,7 +167,8 @@ impl<'a> Builder<'a> {
                     source,
                     shape.result_of.as_ref().map(|id| id.0.as_str()),
                     tokens,
-                    shape.opaque || tokens > shape.text,
+                    shape.opaque,
+                    shape.whole || tokens > shape.text,
                 );
                 number
             }
@@ -241,6 +245,7 @@ impl<'a> Builder<'a> {
                     first,
                     reasoning,
                     text,
+                    blank: shape.blank,
                     opaque: shape.opaque,
                     calls,
                 });
@@ -281,6 +286,7 @@ impl<'a> Builder<'a> {
             } else {
                 hop.text
             },
+            blank: false,
             opaque: false,
             calls,
         });
@@ -299,6 +305,7 @@ impl<'a> Builder<'a> {
                 source,
                 Some(hidden.id.0.as_str()),
                 hidden.result_tokens,
+                false,
                 false,
             );
         }
@@ -327,12 +334,11 @@ impl<'a> Builder<'a> {
             self.item(message.first, ItemKind::Reasoning, entry, message.reasoning);
         }
         if message.text > 0 {
-            self.item(
-                message.first.plus(1),
-                kind(ItemKind::Text),
-                entry,
-                message.text,
-            );
+            let number = message.first.plus(1);
+            let text = self.item(number, kind(ItemKind::Text), entry, message.text);
+            if let Some(item) = self.transcript.items.get_mut(text) {
+                item.blank = message.blank && !message.opaque;
+            }
         }
         let spoken = start..self.transcript.items.end();
         // Text and reasoning precede the calls, but may belong to an episode that one of the calls
@@ -406,7 +412,7 @@ impl<'a> Builder<'a> {
 
     /// Adds a result. It answers the first waiting call with its id. Without one it is the client's
     /// own, is passed on, and is never evicted.
-    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool) {
+    fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool, whole: bool) {
         let entry = self.transcript.entries.end();
         // Ids may be empty or repeated, so the first call that still waits is meant.
         let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
@@ -427,7 +433,7 @@ impl<'a> Builder<'a> {
         }
         if let Some(item) = self.transcript.items.get_mut(call) {
             item.pair = Some(index);
-            item.stays = stays;
+            (item.stays, item.whole) = (stays, whole);
         }
         // Implicit episodes are cut by length. What can't be removed doesn't count.
         let free = episode.filter(|_| !bound);
@@ -474,6 +480,8 @@ impl<'a> Builder<'a> {
             front: None,
             pinned: false,
             stays: false,
+            whole: false,
+            blank: false,
         })
     }
 }
