@@ -33,6 +33,9 @@ async fn played(
     configure: impl FnOnce(&mut Config),
 ) -> Vec<usize> {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000_000_000);
+    // A proxy's clock is one for all, so sessions that let time pass take turns.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _turn = TURN.lock().await;
     let provider = Provider::start(|_, sent| reply(sent)).await;
     let proxy = Proxy::wired(
         provider.addr,
