@@ -301,6 +301,7 @@ impl Session {
             thoughts: Default::default(),
             apart: 0,
             foreign: &|_| false,
+            hidden: &|_, call| call.tokens,
         });
         (transcript, path)
     }

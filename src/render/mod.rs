@@ -175,7 +175,8 @@ fn entry_bytes<'a>(
         Source::Hop { step, hop } => {
             let hop = input.path.hop(input.pending, step, hop)?;
             let bytes = hop.message.as_deref()?.as_bytes();
-            let new = |call: &HiddenCall| Some((call.place as usize, renamed(input, step, call)?));
+            let new =
+                |call: &HiddenCall| Some((call.place as usize, renamed_in(input, step, call)?));
             // A hop that the client never saw is the proxy's own message, so names and reasoning
             // may be edited freely.
             let own = AssistantEdit {
@@ -242,21 +243,31 @@ pub fn is_of_another(record: &TurnRecord, model: &str) -> bool {
     !record.model.is_empty() && record.model != model
 }
 
-/// The present name of a hidden call, if that is not the one that it was made under: the client has
-/// brought a tool of that name since.
-fn renamed<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
-    let record = &input.path.entries.get(step)?.record;
+/// The name under which a hidden call was made and its present one, if they differ: the client has brought a tool of
+/// that name since.
+#[must_use]
+pub fn renamed<'a>(
+    record: &'a TurnRecord,
+    call: &HiddenCall,
+    injected: &'a Injected,
+) -> Option<(&'a str, &'a str)> {
     let then = match call.tool {
         HiddenTool::Delimiter => record.injected.as_deref(),
         HiddenTool::Recall => record.recall.as_deref(),
     };
-    let now = input.injected.name(call.tool)?;
-    then.is_some_and(|then| then != now).then_some(now)
+    let names = (then?, injected.name(call.tool)?);
+    (names.0 != names.1).then_some(names)
+}
+
+/// The present name of a hidden call of a step, if that is another one.
+fn renamed_in<'a>(input: &RenderInput<'a>, step: usize, call: &HiddenCall) -> Option<&'a str> {
+    let record = &input.path.entries.get(step)?.record;
+    renamed(record, call, input.injected).map(|(_, now)| now)
 }
 
 /// The bytes of a hidden call under its present name.
 fn call_bytes<'a>(input: &RenderInput<'a>, step: usize, call: &'a HiddenCall) -> Cow<'a, str> {
-    let Some(name) = renamed(input, step, call) else {
+    let Some(name) = renamed_in(input, step, call) else {
         return Cow::Borrowed(&call.bytes);
     };
     let edit = CallEdit {

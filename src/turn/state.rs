@@ -575,6 +575,7 @@ impl TurnState {
             thoughts: self.thought_rules(tools.family),
             apart: apart.map_or(0, |shape| shape.tokens()),
             foreign: &|record| render::is_of_another(record, &self.request.model),
+            hidden: &|step, call| self.hidden_size(tools, step, call),
         })
     }
 

@@ -45,6 +45,8 @@ pub struct TranscriptInput<'a> {
     /// Whether another model made a turn than the one that is asked now. Only that one can read the thoughts of
     /// its hidden hops.
     pub foreign: &'a dyn Fn(&TurnRecord) -> bool,
+    /// The tokens of a hidden call of a turn as it is sent: a tool of the client's may have taken its name since.
+    pub hidden: &'a dyn Fn(usize, &HiddenCall) -> u32,
 }
 
 /// Builds the transcript of a request.
@@ -113,7 +115,8 @@ enum Call<'a> {
         tokens: u32,
         digest: u64,
     },
-    Hidden(&'a HiddenCall),
+    /// With its tokens as it is sent.
+    Hidden(&'a HiddenCall, u32),
 }
 
 impl<'a> Builder<'a> {
@@ -232,7 +235,8 @@ impl<'a> Builder<'a> {
             // The client holds the visible calls; the record has the hidden ones with their places.
             let mut calls = visible(shape);
             for call in &hop.calls {
-                calls.insert((call.place as usize).min(calls.len()), Call::Hidden(call));
+                let place = (call.place as usize).min(calls.len());
+                calls.insert(place, Call::Hidden(call, (self.input.hidden)(step, call)));
             }
             // The message may consist of other content, such as speech. If text, calls and that all
             // belong to earlier hops, the last hop has nothing of its own, and no message is made
@@ -274,7 +278,8 @@ impl<'a> Builder<'a> {
         foreign: bool,
         first: ItemNo,
     ) -> ItemNo {
-        let calls: Vec<_> = hop.calls.iter().map(Call::Hidden).collect();
+        let hidden = |call| Call::Hidden(call, (self.input.hidden)(step, call));
+        let calls: Vec<_> = hop.calls.iter().map(hidden).collect();
         let taken = ASSISTANT_ITEMS + u32::try_from(calls.len()).unwrap_or(u32::MAX);
         self.assistant(&Assistant {
             source: Source::Hop { step, hop: index },

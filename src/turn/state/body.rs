@@ -3,7 +3,7 @@
 use super::{HopContext, MiddleError, Planned, Prepared, TurnState};
 use crate::dialect::request::{Rewrite, UpstreamView};
 use crate::dialect::stream::UsageWish;
-use crate::model::{Dialect, EditKind, Rope};
+use crate::model::{Dialect, EditKind, HiddenCall, Rope};
 use crate::render::{self, Breakpoints};
 use crate::session::view::View;
 
@@ -42,6 +42,23 @@ impl TurnState {
             "{at}: {said} said, {sent} sent, {:?} of {entry:?}",
             view.shown_of(entry)
         ))
+    }
+
+    /// The tokens of a hidden call of a turn as it is sent.
+    pub(super) fn hidden_size(
+        &self,
+        tools: &HopContext<'_>,
+        step: usize,
+        call: &HiddenCall,
+    ) -> u32 {
+        let entry = self.path.entries.get(step);
+        let names = entry.and_then(|entry| render::renamed(&entry.record, call, &self.injected));
+        // A replay may leave out what hidden calls cost.
+        let names = names.filter(|_| call.tokens > 0);
+        let size = |name| tools.reader.count(name);
+        names.map_or(call.tokens, |(then, now)| {
+            (call.tokens + size(now)).saturating_sub(size(then))
+        })
     }
 
     pub(super) fn render_input<'a>(

@@ -40,8 +40,8 @@ impl<'a> Builder<'a> {
                 }
                 None
             }
-            Call::Hidden(call) => {
-                let index = self.item(number, ItemKind::Call, entry, call.tokens);
+            Call::Hidden(call, tokens) => {
+                let index = self.item(number, ItemKind::Call, entry, *tokens);
                 if let Some(item) = self.transcript.items.get_mut(index) {
                     item.hidden = true;
                 }
