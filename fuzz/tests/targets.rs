@@ -183,8 +183,8 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
     viewed(request);
 }
 
-/// Makes the view of a conversation that is met for the first time, under a budget that it hardly keeps. A debug build
-/// asserts in there that each message takes as much as the view says.
+/// Makes the view of a conversation that is met for the first time, under a budget that it hardly keeps. Each message of
+/// it takes as much as the view says.
 fn viewed(request: Request) {
     static KNOWN: LazyLock<(Counter, Memo, Classes)> = LazyLock::new(|| {
         (
@@ -214,8 +214,10 @@ fn viewed(request: Request) {
         family: &family,
         now: 1,
     };
-    if state.inject(&tools).is_ok() {
-        let _prepared = state.prepare(&tools, None);
+    if state.inject(&tools).is_ok()
+        && let Ok(prepared) = state.prepare(&tools, None)
+    {
+        assert_eq!(state.miscounted(&tools, &prepared.view), None);
     }
 }
 

@@ -137,7 +137,7 @@ pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
 }
 
 /// The first message whose bytes have another size than its view says, with both sizes in tokens. `size` counts a
-/// message as it is sent. For debug builds alone, because it makes every message a second time.
+/// message as it is sent. For tests alone, because it makes every message a second time.
 #[must_use]
 pub fn miscounted(
     input: &RenderInput<'_>,

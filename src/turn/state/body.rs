@@ -33,7 +33,8 @@ impl TurnState {
 
     /// The first message of a view whose bytes have another size than the view says, with what is shown of it and
     /// both sizes. None in a view as it should be.
-    pub(super) fn miscounted(&self, tools: &HopContext<'_>, view: &View) -> Option<String> {
+    #[must_use]
+    pub fn miscounted(&self, tools: &HopContext<'_>, view: &View) -> Option<String> {
         let size = |bytes: &[u8]| Some(tools.reader.shape(bytes).ok()?.tokens());
         let input = self.render_input(view, None);
         let (at, said, sent) = render::miscounted(&input, &size)?;
