@@ -107,8 +107,8 @@ async fn frames_that_hold_nothing_cost_no_more_than_their_share() {
         let body = unit.repeat(20 * MIB / unit.len());
         let begun = std::time::Instant::now();
         let (status, _) = send(proxy.url(CHAT), coding, body).await;
-        // What is left of it is an empty body, which is no request either.
-        assert!(status == 400 || status == 413, "{what}: {status}");
+        // What is left of it is an empty body, which goes up as it came.
+        assert!(status == 200 || status == 413, "{what}: {status}");
         assert!(begun.elapsed() < Duration::from_secs(15), "{what}");
     }
 }
@@ -194,7 +194,8 @@ async fn bodies_in_flight_share_one_budget() {
         } else {
             zstd(&noise)
         };
-        assert_eq!(send(proxy.url(CHAT), coding, sent).await.0, 400, "{coding}");
+        // It is no JSON, and goes up as it came.
+        assert_eq!(send(proxy.url(CHAT), coding, sent).await.0, 200, "{coding}");
     }
     assert_eq!(soon(post(body)).await.unwrap().unwrap().status(), 200);
 }
