@@ -64,7 +64,7 @@ impl Compared {
     }
 }
 
-/// Whether a request can ask for a comparison in a format, and with what the first one is.
+/// What the provider of a format can be asked.
 impl Dialect {
     /// Whether a provider can be asked in the format.
     #[must_use]
