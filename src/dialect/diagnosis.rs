@@ -112,8 +112,9 @@ pub fn ask(dialect: Dialect, object: &Object<'_>, compared: &Compared) -> Edit {
 }
 
 /// Reads what a provider says in one answer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Diagnosis {
+    dialect: Dialect,
     asked: WhoAsked,
     said: Option<String>,
 }
@@ -121,8 +122,12 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// A reader of an answer that is not read yet.
     #[must_use]
-    pub fn new(asked: WhoAsked) -> Self {
-        Self { asked, said: None }
+    pub fn new(dialect: Dialect, asked: WhoAsked) -> Self {
+        Self {
+            dialect,
+            asked,
+            said: None,
+        }
     }
 
     /// What the provider has said so far.
@@ -132,36 +137,36 @@ impl Diagnosis {
     }
 
     /// A frame of a stream as the client gets it.
-    pub fn frame(&mut self, dialect: Dialect, frame: Frame) -> Frame {
-        if self.asked == WhoAsked::Nobody || !may_tell(dialect, frame.raw()) {
+    pub fn frame(&mut self, frame: Frame) -> Frame {
+        if self.asked == WhoAsked::Nobody || !may_tell(self.dialect, frame.raw()) {
             return frame;
         }
         let Some(data) = frame.data() else {
             return frame;
         };
-        let holder = match dialect {
+        let holder = match self.dialect {
             Dialect::Chat | Dialect::Messages => "message",
             Dialect::Responses => "response",
         };
         let answer = Node::root(&data).and_then(|event| event.child(holder));
-        match answer.and_then(|answer| self.read(dialect, &answer, &data)) {
+        match answer.and_then(|answer| self.read(&answer, &data)) {
             Some(without) => Frame::of(frame.with_data(&without)),
             None => frame,
         }
     }
 
     /// A whole body as the client gets it.
-    pub fn body(&mut self, dialect: Dialect, body: &Bytes) -> Bytes {
-        if self.asked == WhoAsked::Nobody || !may_tell(dialect, body) {
+    pub fn body(&mut self, body: &Bytes) -> Bytes {
+        if self.asked == WhoAsked::Nobody || !may_tell(self.dialect, body) {
             return body.clone();
         }
-        let without = Node::root(body).and_then(|answer| self.read(dialect, &answer, body));
+        let without = Node::root(body).and_then(|answer| self.read(&answer, body));
         without.unwrap_or_else(|| body.clone())
     }
 
     /// Reads what an answer in a text says. Returns the text without it, if it is not the client's.
-    fn read(&mut self, dialect: Dialect, answer: &Node<'_>, text: &[u8]) -> Option<Bytes> {
-        let (told, reason) = match dialect {
+    fn read(&mut self, answer: &Node<'_>, text: &[u8]) -> Option<Bytes> {
+        let (told, reason) = match self.dialect {
             Dialect::Chat | Dialect::Messages => (DIAGNOSTICS, "cache_miss_reason"),
             Dialect::Responses => (TOLD, "reason"),
         };
@@ -173,7 +178,7 @@ impl Diagnosis {
         }
         let options = answer
             .child(OPTIONS)
-            .filter(|_| dialect == Dialect::Responses);
+            .filter(|_| self.dialect == Dialect::Responses);
         let repeated = options.and_then(|options| removed(&options, COMPARED));
         let edits = removed(answer, told).into_iter().chain(repeated);
         let mut edits: Vec<Edit> = edits.collect();

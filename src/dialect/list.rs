@@ -145,9 +145,7 @@ impl List for UnitArray<'_> {
     }
 
     fn allow(&mut self, breakpoints: usize) {
-        let messages = self.request.body.get(self.request.messages_span.clone());
-        let own = explicit::count(messages.unwrap_or_default());
-        self.breakpoints = breakpoints.saturating_sub(own);
+        self.breakpoints = breakpoints.saturating_sub(self.request.explicit_breakpoints());
     }
 
     /// The provider sets the one at the end by itself, and the others only stand on what the client sent as it is.

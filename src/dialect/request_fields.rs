@@ -187,11 +187,14 @@ impl RequestFields {
     pub fn sets_breakpoints(&self) -> bool {
         match self.dialect {
             Dialect::Messages => self.cached_for.longest.is_some(),
-            Dialect::Chat | Dialect::Responses => {
-                let messages = self.body.get(self.messages_span.clone());
-                explicit::count(messages.unwrap_or_default()) > 0
-            }
+            Dialect::Chat | Dialect::Responses => self.explicit_breakpoints() > 0,
         }
+    }
+
+    /// How many explicit breakpoints of OpenAI's cache the client sets in its messages.
+    pub(super) fn explicit_breakpoints(&self) -> usize {
+        let messages = self.body.get(self.messages_span.clone());
+        explicit::count(messages.unwrap_or_default())
     }
 
     /// Whether hidden tools can be put beside the client's.

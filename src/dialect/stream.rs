@@ -92,7 +92,6 @@ pub enum StreamError {
 pub struct Machine {
     splitter: Splitter,
     handout: Handout,
-    dialect: Dialect,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
 }
@@ -117,8 +116,7 @@ impl Machine {
         Self {
             splitter: Splitter::new(settings.event_cap),
             handout: Handout::default(),
-            dialect: spec.dialect,
-            diagnosis: Diagnosis::new(spec.asked),
+            diagnosis: Diagnosis::new(spec.dialect, spec.asked),
             format,
         }
     }
@@ -135,7 +133,7 @@ impl Machine {
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             // What the client did not ask for is gone before anything else reads the frame.
-            let frame = self.diagnosis.frame(self.dialect, frame);
+            let frame = self.diagnosis.frame(frame);
             let handout = &mut self.handout;
             self.format.take(frame, &mut Client { handout, out });
             if self.handout.withheld {
@@ -195,7 +193,7 @@ impl Machine {
         if let Some(tail) = self.splitter.finish() {
             // Half an event is no event for any client, and would run into what follows it.
             if tail.data().is_some_and(|data| self.format.is_whole(&data)) {
-                let tail = self.diagnosis.frame(self.dialect, tail.completed());
+                let tail = self.diagnosis.frame(tail.completed());
                 self.format.take(tail, &mut client);
             }
         }
@@ -296,8 +294,8 @@ pub mod unary {
     /// A hop's body without what its client did not ask for, and what the provider says of why its cache missed.
     #[must_use]
     pub fn diagnosed(body: &Bytes, spec: &Spec) -> (Bytes, Option<String>) {
-        let mut diagnosis = Diagnosis::new(spec.asked);
-        let body = diagnosis.body(spec.dialect, body);
+        let mut diagnosis = Diagnosis::new(spec.dialect, spec.asked);
+        let body = diagnosis.body(body);
         (body, diagnosis.said())
     }
 

@@ -293,43 +293,47 @@ mod tests {
 
     #[test]
     fn what_has_a_form_of_its_own_is_never_edited() {
-        for (json, role, opaque) in [
+        for (json, role, (opaque, whole)) in [
             (
                 r#"{"type":"function_call_output","call_id":"c","output":"x"}"#,
                 Role::Tool,
-                false,
+                (false, false),
             ),
             (
                 r#"{"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:,"}}"#,
                 Role::Tool,
-                true,
+                (false, true),
             ),
             (
                 r#"{"type":"shell_call_output","call_id":"c","output":[{"stdout":"a","stderr":"b","outcome":{"type":"exit","exit_code":0}}]}"#,
                 Role::Tool,
-                false,
+                (false, false),
             ),
             (
                 r#"{"type":"shell_call_output","call_id":"c","output":[]}"#,
                 Role::Tool,
-                true,
+                (false, true),
             ),
             (
                 r#"{"type":"tool_search_output","call_id":"c","tools":[]}"#,
                 Role::Tool,
-                true,
+                (true, true),
             ),
             (
                 r#"{"type":"web_search_call","id":"w"}"#,
                 Role::Assistant,
-                true,
+                (true, false),
             ),
-            (r#"{"type":"compaction","id":"c"}"#, Role::Other, true),
-            (r#"{"type":"of tomorrow"}"#, Role::Other, true),
+            (
+                r#"{"type":"compaction","id":"c"}"#,
+                Role::Other,
+                (true, false),
+            ),
+            (r#"{"type":"of tomorrow"}"#, Role::Other, (true, false)),
         ] {
             let parsed = parse(json.as_bytes()).unwrap();
-            let own = parsed.opaque || parsed.whole;
-            assert_eq!((parsed.role, own), (role, opaque), "{json}");
+            let found = (parsed.role, parsed.opaque, parsed.whole);
+            assert_eq!(found, (role, opaque, whole), "{json}");
         }
     }
 
