@@ -56,7 +56,12 @@ pub struct Breakpoints {
 impl Breakpoints {
     /// The places where breakpoints are useful: what each is for, and the message that it comes
     /// before.
-    fn places(&self, dialect: Dialect, transcript: &Transcript) -> Vec<(EntryIndex, Breakpoint)> {
+    #[must_use]
+    pub fn places(
+        &self,
+        dialect: Dialect,
+        transcript: &Transcript,
+    ) -> Vec<(EntryIndex, Breakpoint)> {
         let mut entries = transcript.entries.indexed();
         let answer = entries.find(|(_, entry)| entry.role == Role::Assistant);
         let cuts = self.cuts.into_iter().flatten();

@@ -5,8 +5,10 @@ use bytes::Bytes;
 use plimsoll_scripted::plan;
 
 use crate::dialect::answer::{Answer, Call, Reasoning};
-use crate::model::Role;
+use crate::model::Dialect;
 use crate::policy;
+use crate::render::Breakpoints;
+use crate::session::index::EntryIndex;
 use crate::turn::state::{Prepared, TurnState};
 
 /// The messages array of a prepared body. What stands before it is the client's but for the tools.
@@ -55,24 +57,22 @@ pub fn answer(hop: &plan::Hop, injected: Option<&str>) -> Answer {
 }
 
 /// What stands before the places where the proxy sets breakpoints that its provider does not set by itself, in tokens and
-/// messages as they are sent: behind the last message of the user before the first answer, and before what the next
-/// pass is expected to edit first.
+/// messages as they are sent.
 pub fn marked(state: &TurnState, prepared: &Prepared) -> Vec<(u64, usize)> {
     let view = &prepared.view;
-    let next = policy::next_cut(view.marked());
-    let entries = view.transcript().entries.indexed().zip(view.sizes());
-    let (mut tokens, mut messages) = (state.fixed, 0);
-    let (mut spoken, mut found) = (None, Vec::new());
-    for ((at, entry), size) in entries.filter(|(_, size)| **size > 0) {
-        let answers = entry.role == Role::Assistant && found.is_empty();
-        if answers || next == Some(at) {
-            found.extend(spoken);
-        }
-        tokens += u64::from(*size);
-        messages += 1;
-        if matches!(entry.role, Role::User | Role::System) {
-            spoken = Some((tokens, messages));
-        }
-    }
-    found
+    let wanted = Breakpoints {
+        max: 0,
+        cuts: [None, policy::next_cut(view.marked())],
+    };
+    let places = wanted.places(Dialect::Chat, view.transcript()).into_iter();
+    let before = |place: EntryIndex| {
+        let sizes = view.transcript().entries.indexed().zip(view.sizes());
+        let sizes = sizes.take_while(move |((at, _), _)| *at < place);
+        let sent = sizes
+            .map(|(_, size)| u64::from(*size))
+            .filter(|size| *size > 0);
+        let count = |(tokens, messages), size| (tokens + size, messages + 1);
+        sent.fold((state.fixed, 0), count)
+    };
+    places.map(|(place, _)| before(place)).collect()
 }
