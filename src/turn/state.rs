@@ -412,10 +412,8 @@ impl TurnState {
     }
 
     /// Makes the marks of a view those of the turn.
-    #[cfg_attr(not(test), expect(unused_variables, reason = "tests count the view"))]
     fn take_over(&mut self, tools: &HopContext<'_>, view: &View) {
-        #[cfg(test)]
-        assert_eq!(self.miscounted(tools, view), None);
+        debug_assert_eq!(self.miscounted(tools, view), None);
         self.marks = view.shared_marks();
         self.pin_report = self.pins_held(view);
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::content_parts::{self, PartType};
+use super::signature::{self, DETAILS};
 use super::thinking_blocks;
 use crate::dialect::json;
 use crate::dialect::message::{
@@ -20,9 +21,6 @@ pub const REASONING_FIELDS: [&str; 4] = [
     thinking_blocks::FIELD,
 ];
 
-/// The field of OpenRouter's that holds reasoning in blocks.
-const DETAILS: &str = "reasoning_details";
-
 /// Takes a message apart.
 ///
 /// # Errors
@@ -34,9 +32,9 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
     }
     let role = object.text("role").ok_or(MessageError::Field("role"))?;
     let (parts, thinking) = content(&object, &role)?;
-    let (mut reasoning, sealed) = reasoning(&object);
-    reasoning.extend(thinking);
     let calls = calls(&object)?;
+    let (mut reasoning, sealed) = reasoning(&object, &calls);
+    reasoning.extend(thinking);
     let result_of = match object.present("tool_call_id") {
         Some(raw) => Some(raw::string(raw).ok_or(MessageError::Field("tool_call_id"))?),
         None => None,
@@ -130,18 +128,28 @@ fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
 }
 
 /// The texts of reasoning, and how many bytes of it only the provider can read. Fields that say the same to clients
-/// that know one of them or another are read once.
-fn reasoning<'a>(object: &Object<'a>) -> (Vec<Cow<'a, str>>, usize) {
+/// that know one of them or another are read once. What signs a call is no reasoning: it stays with the call, and is
+/// not counted, as a signature that stands in the call itself is not.
+fn reasoning<'a>(object: &Object<'a>, calls: &[ParsedCall<'a>]) -> (Vec<Cow<'a, str>>, usize) {
     let mut sealed = 0;
+    let signs = |detail: &Object<'_>| {
+        signature::signs(detail).is_some_and(|id| calls.iter().any(|call| call.id == id))
+    };
     for list in [thinking_blocks::FIELD, DETAILS] {
-        let (thoughts, hidden) = thinking_blocks::read(object, list);
+        let (thoughts, hidden) = thinking_blocks::read(object, list, &signs);
         if !thoughts.is_empty() {
             return (thoughts, hidden);
         }
         sealed += hidden;
     }
     // Details of a form that is not known are counted as they stand.
-    let known = if sealed > 0 { 2 } else { 3 };
+    let details = json::elements(object.present(DETAILS).unwrap_or_default());
+    let mut details = details.filter_map(|detail| Object::parse(detail).ok());
+    let known = if sealed > 0 || details.any(|detail| signs(&detail)) {
+        2
+    } else {
+        3
+    };
     let fields = ["reasoning_content", "reasoning", DETAILS];
     let texts = fields
         .iter()
@@ -339,6 +347,14 @@ mod tests {
         assert_eq!(both, (vec!["hm".to_owned(), "so".to_owned()], 8));
         let sealed = r#""reasoning_details":[{"type":"reasoning.encrypted","data":"01234567"}]"#;
         assert_eq!(of(sealed), (Vec::new(), 8));
+        // What signs a call stays when the thoughts go, so it is none.
+        let signing = |id: &str| {
+            format!(
+                r#""tool_calls":[{{"id":"a","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}],"reasoning_details":[{{"type":"reasoning.encrypted","id":"{id}","data":"01234567"}}]"#
+            )
+        };
+        assert_eq!(of(&signing("a")), (Vec::new(), 0));
+        assert_eq!(of(&signing("rs_1")), (Vec::new(), 8));
         assert_eq!(
             of(r#""reasoning_details":"hm""#),
             (vec!["hm".to_owned()], 0)

@@ -14,11 +14,16 @@ use crate::model::raw::Object;
 pub const FIELD: &str = "thinking_blocks";
 
 /// The texts of the blocks in a field, and how many bytes of thinking only the provider can read. The details that
-/// OpenRouter gives have the same form under other names.
-pub fn read<'a>(object: &Object<'a>, field: &str) -> (Vec<Cow<'a, str>>, usize) {
+/// OpenRouter gives have the same form under other names. A block that is `other` is no thought.
+pub fn read<'a>(
+    object: &Object<'a>,
+    field: &str,
+    other: &dyn Fn(&Object<'_>) -> bool,
+) -> (Vec<Cow<'a, str>>, usize) {
     let (mut thoughts, mut sealed) = (Vec::new(), 0);
     let blocks = json::elements(object.present(field).unwrap_or_default());
-    for block in blocks.filter_map(|block| Object::parse(block).ok()) {
+    let blocks = blocks.filter_map(|block| Object::parse(block).ok());
+    for block in blocks.filter(|block| !other(block)) {
         let words = ["thinking", "text", "summary"].iter();
         let mut words = words.filter_map(|name| block.text(name));
         match words.find(|text| !text.is_empty()) {
