@@ -68,6 +68,7 @@ fn machine() -> Machine {
             usage_wish: UsageWish::Asked,
             echo: Echo::default(),
             asked: WhoAsked::default(),
+            one_text: false,
         },
     )
 }

@@ -245,6 +245,7 @@ fn spec(dialect: Dialect, hidden: &[&str]) -> Spec {
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
         asked: WhoAsked::default(),
+        one_text: false,
     }
 }
 
@@ -311,6 +312,7 @@ fn streamed(dialect: Dialect, bytes: &[u8], cuts: [usize; 2]) {
             _ => TurnEnd::Upstream,
         };
         let ended = Unstreamed {
+            skipped: &[],
             usage: UsageMode::default(),
             hidden: &spec.hidden,
             first: &body,

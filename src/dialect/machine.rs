@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::answer::Answer;
 use super::sse::Frame;
+use crate::model::Usage;
 
 /// What the client was handed of its stream.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,6 +63,9 @@ pub trait FormatMachine: Debug + Send + Sync {
 
     /// Another hop follows in the same client stream.
     fn next_hop(&mut self, client: &mut Client<'_>);
+
+    /// Counts the usage of hops that the client is shown nothing of, before the first hop.
+    fn count(&mut self, usage: &[Usage]);
 
     /// Hands out the end of the response.
     fn release(&mut self, client: &mut Client<'_>);

@@ -26,6 +26,7 @@ mod machine;
 pub mod message;
 pub(crate) mod messages;
 pub mod names;
+pub mod one_text;
 pub mod opening;
 pub mod request;
 mod request_fields;

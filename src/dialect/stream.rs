@@ -30,9 +30,10 @@ use super::diagnosis::Diagnosis;
 use super::guard::Guard;
 use super::machine::{Client, FormatMachine, Handout};
 use super::names::Names;
+use super::one_text::OneText;
 use super::sse::{EVENT_CAP, Splitter, TooLarge};
 use super::{messages, responses};
-use crate::model::Dialect;
+use crate::model::{Dialect, Usage};
 
 pub use super::diagnosis::WhoAsked;
 pub use super::responses::Echo;
@@ -69,6 +70,8 @@ pub struct Spec {
     pub echo: Echo,
     /// Who asked the provider why its cache missed.
     pub asked: WhoAsked,
+    /// Whether the client reads the answer as one text. It is then told nothing before the turn has ended.
+    pub one_text: bool,
 }
 
 /// Why a stream can't be read on.
@@ -94,6 +97,8 @@ pub struct Machine {
     handout: Handout,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
+    /// What is kept while the client is told nothing. What the format hands out meanwhile is dropped.
+    kept: Option<Box<OneText>>,
 }
 
 impl Machine {
@@ -114,6 +119,7 @@ impl Machine {
             }
         };
         Self {
+            kept: OneText::new(&settings, spec),
             splitter: Splitter::new(settings.event_cap),
             handout: Handout::default(),
             diagnosis: Diagnosis::new(spec.dialect, spec.asked),
@@ -130,6 +136,14 @@ impl Machine {
         if self.handout.withheld {
             return Err(StreamError::Withheld);
         }
+        let mut dropped = Vec::new();
+        let out = match &mut self.kept {
+            Some(kept) => {
+                kept.keep(&chunk)?;
+                &mut dropped
+            }
+            None => out,
+        };
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             // What the client did not ask for is gone before anything else reads the frame.
@@ -153,7 +167,7 @@ impl Machine {
     /// Whether frames wait for what follows them, so that the client hears nothing meanwhile.
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.format.finish_seen() || self.format.has_queue()
+        self.kept.is_some() || self.format.finish_seen() || self.format.has_queue()
     }
 
     /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So a
@@ -174,7 +188,7 @@ impl Machine {
     /// Whether the client was handed any byte yet, comments included.
     #[must_use]
     pub fn spoken(&self) -> bool {
-        self.handout.spoken
+        self.handout.spoken && self.kept.is_none()
     }
 
     /// Whether the machine met bytes that it must not hand on. It says nothing more from there on,
@@ -188,6 +202,12 @@ impl Machine {
     /// are decided, and what the client may see of them is appended. Ask
     /// [`withheld`](Self::withheld) afterwards.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
+        let mut dropped = Vec::new();
+        let out = if self.kept.is_some() {
+            &mut dropped
+        } else {
+            out
+        };
         let handout = &mut self.handout;
         let mut client = Client { handout, out };
         if let Some(tail) = self.splitter.finish() {
@@ -198,18 +218,30 @@ impl Machine {
             }
         }
         let answer = self.format.end_hop(&mut client);
+        if let Some(kept) = &mut self.kept {
+            kept.end_hop(&answer);
+        }
         self.diagnosed(answer)
     }
 
     /// The hop had hidden calls only: drops its end and continues the client's stream with the next
     /// hop. What the held frames say besides the end is appended.
     pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
+        let mut dropped = Vec::new();
+        let out = match &mut self.kept {
+            Some(kept) => {
+                kept.next_hop();
+                &mut dropped
+            }
+            None => out,
+        };
         let handout = &mut self.handout;
         self.format.next_hop(&mut Client { handout, out });
     }
 
     /// Hands out the end of the response that was held, edited as the hops before it require.
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
+        self.tell(out);
         let handout = &mut self.handout;
         self.format.release(&mut Client { handout, out });
     }
@@ -217,6 +249,7 @@ impl Machine {
     /// Ends the turn in place of the model, which would have continued with hidden calls: hands out
     /// what the held frames say besides the end, this text if given, and the format's own end.
     pub fn close(&mut self, text: Option<&str>, out: &mut Vec<Bytes>) {
+        self.tell(out);
         let handout = &mut self.handout;
         self.format.close(text, &mut Client { handout, out });
     }
@@ -224,8 +257,23 @@ impl Machine {
     /// Ends the client's stream with an error event. Frames that were held or undecided are
     /// dropped. The error is a JSON object; anything else becomes the message of one.
     pub fn fail(&mut self, error: &[u8], out: &mut Vec<Bytes>) {
+        if let Some(kept) = self.kept.take() {
+            *self = kept.silent();
+        }
         let handout = &mut self.handout;
         self.format.fail(error, &mut Client { handout, out });
+    }
+
+    /// Counts hops that the client is shown nothing of.
+    pub(super) fn count(&mut self, usage: &[Usage]) {
+        self.format.count(usage);
+    }
+
+    /// Hands out what was kept, but for the end.
+    fn tell(&mut self, out: &mut Vec<Bytes>) {
+        if let Some(kept) = self.kept.take() {
+            *self = kept.told(out);
+        }
     }
 }
 

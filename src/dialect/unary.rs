@@ -37,11 +37,13 @@ pub struct Unstreamed<'a> {
     pub usage: UsageMode,
     /// The names of the hidden tools.
     pub hidden: &'a Names,
-    /// The first hop's body.
+    /// The answers of the hops before the first one that the client is shown. They were paid for.
+    pub skipped: &'a [Answer],
+    /// The body of the first hop that the client is shown.
     pub first: &'a Bytes,
     /// The last hop's body.
     pub last: &'a Bytes,
-    /// The answers of all hops in order, the last one's included.
+    /// The answers of the hops that the client is shown, in order, the last one's included.
     pub hops: &'a [Answer],
     /// How it ended.
     pub end: TurnEnd<'a>,
@@ -57,12 +59,20 @@ impl<'a> Unstreamed<'a> {
     /// Whether the last body goes to the client as it came: no hop stands before it and nothing is
     /// added to it.
     pub(super) fn is_last_alone(&self) -> bool {
-        self.hops.len() <= 1 && self.end == TurnEnd::Upstream
+        self.is_one_hop() && self.end == TurnEnd::Upstream
     }
 
-    /// The usage that the client is told.
+    fn is_one_hop(&self) -> bool {
+        self.hops.len() + self.skipped.len() <= 1
+    }
+
+    /// The usage that the client is told. `None` if the turn has one hop, which tells its own.
     pub(super) fn usage(&self) -> Option<Usage> {
-        let reported = self.hops.iter().filter_map(|hop| hop.usage.as_ref());
+        if self.is_one_hop() {
+            return None;
+        }
+        let hops = self.skipped.iter().chain(self.hops);
+        let reported = hops.filter_map(|hop| hop.usage.as_ref());
         combined(self.usage, reported)
     }
 }

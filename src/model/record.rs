@@ -149,6 +149,9 @@ pub struct StoredHop {
     /// What its reasoning is bound to. None without reasoning, and for models that don't bind theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_to: Option<Box<BoundTo>>,
+    /// Whether the client was shown nothing of it, because it reads the turn as one text and a later hop said another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unshown: bool,
 }
 
 /// What a model had before it when it thought. Its provider takes the thought back only behind the same.
@@ -318,14 +321,10 @@ mod tests {
             block: None,
             signed: false,
         };
-        let original = Original {
-            item: ItemNo(3),
-            start: 24,
-            end: 36,
-        };
+        let (item, start, end) = (ItemNo(3), 24, 36);
         let recalled = Effect::Recalled {
             id: "read:3".to_owned(),
-            originals: vec![original],
+            originals: vec![Original { item, start, end }],
             tokens: 12,
             pinned: true,
         };
@@ -353,6 +352,7 @@ mod tests {
             left: Vec::new(),
             pass: None,
             bound_to: None,
+            unshown: false,
         };
         TurnRecord {
             parent: Parent::Root,
@@ -463,6 +463,16 @@ mod tests {
         assert_eq!(rmp_serde::to_vec_named(&thinking).unwrap(), fixture);
         let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
         assert_eq!(read, thinking);
+    }
+
+    #[test]
+    fn a_record_with_a_hop_that_was_not_shown_is_written_as_its_fixture_and_read_back() {
+        let mut skipping = newest();
+        skipping.hops[0].unshown = true;
+        let fixture = include_bytes!("../../tests/fixtures/records/v12-unshown.bin");
+        assert_eq!(rmp_serde::to_vec_named(&skipping).unwrap(), fixture);
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        assert_eq!(read, skipping);
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn heard(app: &Arc<App>, response: Response<Body>, mut reporter: Reporter) -> Re
         usage_wish: UsageWish::Refused,
         echo: Echo::default(),
         asked: WhoAsked::Nobody,
+        one_text: false,
     };
     let meter = UsageMeter {
         reader: AnswerReader::new(app, spec, &head.headers),

@@ -23,6 +23,7 @@ use super::record_place::RecordPlace;
 use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::one_text;
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
@@ -169,6 +170,14 @@ impl ManagedTurn {
         }
     }
 
+    /// The first of these hops that the client is shown. Nearly always that is the first of all.
+    pub(super) fn first_shown(&self, answers: &[Answer]) -> usize {
+        match self.state.says_one_text() {
+            true => one_text::first_shown(answers),
+            false => 0,
+        }
+    }
+
     /// The record of a turn that ends with the last of `answers`.
     fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd<'_>) -> Option<Ended> {
         let answer = answers.last()?;
@@ -190,9 +199,12 @@ impl ManagedTurn {
     ) -> Option<Ended> {
         let answer = answers.last()?;
         let line = end.line();
+        let skipped = self.first_shown(answers);
+        let answers = answers.get(skipped..)?;
         let transcript = self.prepared.view.transcript();
         let ending = Ending {
             texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
+            skipped,
             answer,
             last,
             line,
@@ -314,6 +326,7 @@ impl ManagedTurn {
             usage_wish: self.state.usage_wish(),
             echo: self.state.request.echo(),
             asked: self.state.who_asks(),
+            one_text: self.state.says_one_text(),
         }
     }
 

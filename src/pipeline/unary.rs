@@ -60,7 +60,8 @@ async fn hops(
         return Ok(Err(Because::Unread));
     };
     let (mut last, mut diagnosis) = unary::diagnosed(&last, &spec);
-    let first = last.clone();
+    // The body of the first hop that the client is shown, and which hop that is.
+    let (mut first, mut shown) = (last.clone(), turn.first_shown(&answers));
     loop {
         let Some(mut answer) = unary::read(&last, &spec) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
@@ -73,6 +74,9 @@ async fn hops(
         turn.heard(app, &answer);
         let verdict = answer.verdict();
         answers.push(answer);
+        if turn.first_shown(&answers) > shown {
+            (first, shown) = (last.clone(), turn.first_shown(&answers));
+        }
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {
             let end = if verdict == Verdict::HiddenOnly {
@@ -81,11 +85,12 @@ async fn hops(
                 TurnEnd::Upstream
             };
             let ended = Unstreamed {
+                skipped: answers.get(..shown).unwrap_or_default(),
                 usage: app.intercept.usage,
                 hidden: &spec.hidden,
                 first: &first,
                 last: &last,
-                hops: &answers,
+                hops: answers.get(shown..).unwrap_or_default(),
                 end,
             };
             // The body is composed before the turn is recorded, because it may have to be withheld.

@@ -423,11 +423,12 @@ pub fn joined_lists(record: &TurnRecord) -> Vec<&str> {
     joined
 }
 
-/// The messages of a turn's earlier hops, as they are stored.
+/// The messages of a turn's earlier hops that the client was shown, as they are stored.
 pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
     let earlier = record.hops.len().saturating_sub(1);
     let earlier = record.hops.iter().take(earlier);
-    earlier.filter_map(|hop| hop.message.as_deref()).collect()
+    let shown = earlier.filter(|hop| !hop.unshown);
+    shown.filter_map(|hop| hop.message.as_deref()).collect()
 }
 
 /// Splits which of all calls stay into the client's calls that stay and the hidden calls that go

@@ -261,6 +261,7 @@ impl<'a> Player<'a> {
             transcript.first_item,
             Ending {
                 texts,
+                skipped: 0,
                 answer: &answer,
                 last: hop,
                 line: None,

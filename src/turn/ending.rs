@@ -13,8 +13,10 @@ use crate::model::{
 
 /// How a turn ended.
 pub struct Ending<'a> {
-    /// The texts of all hops in order, including the last.
+    /// The texts of the hops that the client was shown, in order, including the last.
     pub texts: Vec<&'a str>,
+    /// How many hops the client was shown nothing of. They are the first of the turn.
+    pub skipped: usize,
     /// The last hop's answer. Its visible calls go to the client.
     pub answer: &'a Answer,
     /// The last hop as it is recorded.
@@ -85,6 +87,9 @@ pub fn record(
         .any(|hop| !hop.marks.is_empty());
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
+    for hop in hops.iter_mut().take(ending.skipped) {
+        hop.unshown = true;
+    }
     TurnRecord {
         // The caller sets the parent, the session, the content and the facts, which are not known here.
         parent: Parent::Root,

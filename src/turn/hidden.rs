@@ -78,6 +78,8 @@ pub fn settle(
         left,
         pass: told::pass(prepared).map(Box::new),
         bound_to: prepared.bound_to.clone().filter(|_| reasoning > 0),
+        // The end of the turn decides.
+        unshown: false,
     };
     (hop, counted)
 }

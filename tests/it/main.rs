@@ -62,6 +62,7 @@ mod metered;
 mod names;
 mod observe;
 mod one_account;
+mod one_text;
 mod openapi;
 mod origins;
 mod pass;

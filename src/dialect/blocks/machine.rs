@@ -158,6 +158,10 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         self.failed = false;
     }
 
+    fn count(&mut self, usage: &[Usage]) {
+        self.counted.extend(usage);
+    }
+
     fn release(&mut self, client: &mut Client<'_>) {
         for routed in std::mem::take(&mut self.held) {
             match routed.kind {
@@ -459,7 +463,7 @@ impl<E: Events> BlockMachine<E> {
 
     /// The usage to tell; none if the turn has one hop, which tells its own.
     fn combined_usage(&self) -> Option<Usage> {
-        if !self.later {
+        if !self.later && self.counted.is_empty() {
             return None;
         }
         combined(self.usage_mode, self.counted.iter().chain(&self.usage))

@@ -286,12 +286,13 @@ fn same_thought(client: &ResponsesItem<'_>, hop: &ResponsesItem<'_>) -> bool {
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
     let mut hops: Vec<&str> = Vec::new();
-    hops.extend(record.hops.iter().filter_map(|hop| hop.message.as_deref()));
+    let shown = record.hops.iter().filter(|hop| !hop.unshown);
+    hops.extend(shown.filter_map(|hop| hop.message.as_deref()));
+    if record.hops.iter().all(|hop| hop.message.is_some()) {
+        return capped(bytes, &record.handed);
+    }
     if hops.is_empty() {
         return Handed::Nothing;
-    }
-    if hops.len() == record.hops.len() {
-        return capped(bytes, &record.handed);
     }
     let visible = |hop: &&str| {
         let items = item::items(hop.as_bytes()).unwrap_or_default();

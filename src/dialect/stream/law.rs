@@ -14,12 +14,19 @@ use super::harness::{end_of, line};
 use super::unary::{self, Unstreamed};
 use super::{Machine, MachineSettings, Spec, UsageMode};
 use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::one_text;
 use crate::model::{Dialect, raw};
 use spoil::Spoiling;
 
 /// What a client gets of a turn that is played as a driver plays it, in reads of at most so many
 /// bytes, and the ids of the hidden calls that were kept from it.
 fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) {
+    let (client, answers) = played(spec, hops, size);
+    (client, hidden(&answers))
+}
+
+/// The same with what the hops said.
+fn played(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<Answer>) {
     let mut machine = Machine::new(MachineSettings::default(), spec);
     let (mut out, mut answers): (Vec<Bytes>, Vec<Answer>) = (Vec::new(), Vec::new());
     for (number, hop) in hops.iter().enumerate() {
@@ -52,7 +59,7 @@ fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) 
         }
         break;
     }
-    (out.concat(), hidden(&answers))
+    (out.concat(), answers)
 }
 
 /// The same of a turn of whole bodies; none where nothing may be handed on.
@@ -69,6 +76,7 @@ fn whole(spec: &Spec, hops: &[Bytes]) -> (Option<Bytes>, Vec<String>) {
             continue;
         }
         let ended = Unstreamed {
+            skipped: &[],
             usage: UsageMode::default(),
             hidden: &spec.hidden,
             first: &hops[0],
@@ -131,11 +139,36 @@ proptest! {
         base in any::<prop::sample::Index>(),
         spoiling in spoil::any(),
         size in prop::sample::select(vec![1, 7, 64, 1 << 20]),
+        one_text in any::<bool>(),
     ) {
         let (spec, hops) = bases::stream(base);
+        let spec = &Spec { one_text, ..spec.clone() };
         let spoilt = spoiling.over(hops);
         let (client, kept) = streamed(spec, &spoilt, size);
         holds(spec, &client, &kept, &spoilt, hops);
+    }
+
+    /// A client of one text is told what a client of the hops with that text is told, and no more.
+    #[test]
+    fn one_text_is_told_as_if_nothing_stood_before_it(
+        base in any::<prop::sample::Index>(),
+        more in any::<prop::sample::Index>(),
+        size in prop::sample::select(vec![1, 7, 64, 1 << 20]),
+    ) {
+        let ((spec, first), (other, then)) = (bases::stream(base), bases::stream(more));
+        let spec = &Spec { one_text: true, ..spec.clone() };
+        let alike = spec.dialect == other.dialect;
+        let hops: Vec<Bytes> = first.iter().chain(then.iter().filter(|_| alike)).cloned().collect();
+        let (client, answers) = played(spec, &hops, size);
+        let shown = one_text::first_shown(&answers);
+        let whole = answers.last().is_some_and(|last| last.verdict() != Verdict::Broken);
+        // Usage adds up, and ids are those of the hops that are shown.
+        let paid = answers.iter().take(shown).any(|answer| answer.usage.is_some());
+        if whole && !paid && !client.is_empty() {
+            let plain = Spec { one_text: false, ..spec.clone() };
+            let (alone, _) = played(&plain, &hops[shown..answers.len()], size);
+            prop_assert_eq!(String::from_utf8(client), String::from_utf8(alone));
+        }
     }
 
     #[test]

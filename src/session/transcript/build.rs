@@ -278,6 +278,8 @@ impl<'a> Builder<'a> {
         foreign: bool,
         first: ItemNo,
     ) -> ItemNo {
+        // What the client was never shown it can't have changed.
+        let handed = if hop.unshown { Handed::Nothing } else { handed };
         let hidden = |call| Call::Hidden(call, (self.input.hidden)(step, call));
         let calls: Vec<_> = hop.calls.iter().map(hidden).collect();
         let taken = ASSISTANT_ITEMS + u32::try_from(calls.len()).unwrap_or(u32::MAX);

@@ -55,6 +55,12 @@ impl TurnState {
         own.beside(&self.request.tools.names)
     }
 
+    /// Whether the client, which asked for JSON, reads the answer as one text. The texts of several hops in a row would
+    /// be no JSON.
+    pub fn says_one_text(&self) -> bool {
+        self.request.structured && self.injected.names().next().is_some()
+    }
+
     /// Decides what is injected, and counts what is sent beside the transcript.
     ///
     /// # Errors

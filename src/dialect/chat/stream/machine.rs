@@ -138,11 +138,16 @@ impl FormatMachine for ChatMachine {
         self.begin_hop();
     }
 
+    fn count(&mut self, usage: &[Usage]) {
+        self.counted.extend(usage);
+    }
+
     fn release(&mut self, client: &mut Client<'_>) {
         let combined = self.combined_usage();
         // Usage that was taken out of a frame is still owed. It is told before `[DONE]` at the
         // latest, unless a held frame tells usage anyway.
         let mut owed = self.usage_taken && self.wish == UsageWish::Asked;
+        let several = self.origin.is_some() || !self.counted.is_empty();
         for frame in std::mem::take(&mut self.ending) {
             let data = frame.data().unwrap_or_default();
             let chunk = Chunk::read(&data, Body::Delta, self.hop.choice);
@@ -153,7 +158,7 @@ impl FormatMachine for ChatMachine {
             }
             owed = owed && !counts && !ends;
             match (chunk, &combined) {
-                (Some(chunk), Some(usage)) if counts && self.origin.is_some() => {
+                (Some(chunk), Some(usage)) if counts && several => {
                     let edits = chunk.usage_edits(UsagePlan::Replace(usage));
                     client.say(frame.with_data(&json::splice(&data, edits)));
                 }

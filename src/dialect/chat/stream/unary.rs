@@ -63,10 +63,10 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
             origin.learn(&first);
         }
         edits.extend(chunk.origin_edits(&origin));
-        let usage = turn.usage();
-        let replaced = usage.iter().map(UsagePlan::Replace);
-        edits.extend(replaced.flat_map(|plan| chunk.usage_edits(plan)));
     }
+    let usage = turn.usage();
+    let replaced = usage.iter().map(UsagePlan::Replace);
+    edits.extend(replaced.flat_map(|plan| chunk.usage_edits(plan)));
     let line = turn.end.line();
     let texts = hops.iter().map(|hop| hop.text.as_str()).chain(line);
     let (text, own) = join(texts);

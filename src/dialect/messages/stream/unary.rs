@@ -59,8 +59,8 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
         let first = Object::parse(turn.first).ok();
         let id = first.as_ref().and_then(|first| first.raw("id"));
         edits.extend(id.map(|id| message.set("id", id)));
-        edits.extend(turn.usage().map(|usage| usage::tell(&message, &usage)));
     }
+    edits.extend(turn.usage().map(|usage| usage::tell(&message, &usage)));
     let whole = json::splice(last, edits);
     match (turn.end, Object::parse(&whole)) {
         (TurnEnd::HopCap { .. }, Ok(message)) => ended(&message),

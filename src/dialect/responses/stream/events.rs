@@ -314,15 +314,11 @@ impl ResponsesEvents {
         let mut edits = number_edits(&event, numbers);
         if let Some(response) = Response::of_event(&event) {
             edits.extend(response.echo_edits(&self.hidden, &self.echo));
+            let usage = ending.usage.iter();
+            edits.extend(usage.flat_map(|own| response.usage_edits(own)));
             if ending.edited {
                 let origin = self.origin.as_ref();
                 edits.extend(origin.iter().flat_map(|own| response.origin_edits(own)));
-                edits.extend(
-                    ending
-                        .usage
-                        .iter()
-                        .flat_map(|own| response.usage_edits(own)),
-                );
                 edits.push(response.output_edit(blocks));
             }
         }

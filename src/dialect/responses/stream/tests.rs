@@ -122,6 +122,7 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     let closed = capped.then(|| line(&answers));
     let (first, last) = (&bodies[0], bodies.last().unwrap());
     let turn = Unstreamed {
+        skipped: &[],
         usage: case.config.usage,
         hidden: &case.spec.hidden,
         first,
@@ -152,6 +153,7 @@ fn what_is_no_response_is_passed_on() {
         let body = Bytes::copy_from_slice(body.as_bytes());
         assert_eq!(unary::read(&body, &case.spec), None);
         let turn = Unstreamed {
+            skipped: &[],
             usage: case.config.usage,
             hidden: &case.spec.hidden,
             first: &body,

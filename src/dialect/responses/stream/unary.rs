@@ -43,9 +43,9 @@ pub fn compose(turn: &Unstreamed<'_>, echo: &Echo) -> Bytes {
     let origin = origin.unwrap_or_default();
     if hops.len() > 1 {
         edits.extend(response.origin_edits(&origin));
-        let usage = turn.usage();
-        edits.extend(usage.iter().flat_map(|usage| response.usage_edits(usage)));
     }
+    let usage = turn.usage();
+    edits.extend(usage.iter().flat_map(|usage| response.usage_edits(usage)));
     let own = items(&response, last);
     let mut output: Vec<Bytes> = Vec::new();
     for earlier in turn.earlier() {

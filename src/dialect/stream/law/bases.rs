@@ -20,6 +20,7 @@ fn spec(dialect: Dialect) -> Spec {
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
         asked: WhoAsked::default(),
+        one_text: false,
     }
 }
 

@@ -46,6 +46,7 @@ impl Case {
                 usage_wish: UsageWish::Asked,
                 echo: Echo::default(),
                 asked: WhoAsked::default(),
+                one_text: false,
             },
             config: MachineSettings::default(),
             passes_unchanged: false,

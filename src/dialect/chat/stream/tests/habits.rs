@@ -13,6 +13,7 @@ fn spec() -> Spec {
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
         asked: WhoAsked::default(),
+        one_text: false,
     }
 }
 
@@ -45,6 +46,7 @@ fn whole(message: &Value) -> (Value, Answer) {
     let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
     let answer = unary::read(&body, &spec()).unwrap();
     let turn = Unstreamed {
+        skipped: &[],
         usage: UsageMode::default(),
         hidden: &spec().hidden,
         first: &body,
@@ -229,6 +231,7 @@ fn details_that_name_no_call_are_handed_on_however_the_stream_ends() {
     let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
     let answer = unary::read(&body, &spec()).unwrap();
     let turn = Unstreamed {
+        skipped: &[],
         usage: UsageMode::default(),
         hidden: &spec().hidden,
         first: &body,
@@ -348,6 +351,7 @@ fn content_in_parts_is_heard_and_stored_in_parts() {
         let last = body(json!({"content": second}));
         let hops = [&first, &last].map(|body| unary::read(body, &spec()).unwrap());
         let turn = Unstreamed {
+            skipped: &[],
             usage: UsageMode::default(),
             hidden: &spec().hidden,
             first: &first,

@@ -152,6 +152,7 @@ fn case(hops: &[(Style, Vec<Saying>)]) -> Case {
             usage_wish: UsageWish::Refused,
             echo: Echo::default(),
             asked: WhoAsked::default(),
+            one_text: false,
         },
         config: MachineSettings::default(),
         passes_unchanged: false,

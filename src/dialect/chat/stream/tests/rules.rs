@@ -13,6 +13,7 @@ fn spec() -> Spec {
         usage_wish: UsageWish::Asked,
         echo: Echo::default(),
         asked: WhoAsked::default(),
+        one_text: false,
     }
 }
 
@@ -256,6 +257,7 @@ fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> 
         .map(|body| unary::read(body, &spec()).unwrap())
         .collect();
     let turn = Unstreamed {
+        skipped: &[],
         usage,
         hidden: &spec().hidden,
         first: &bodies[0],

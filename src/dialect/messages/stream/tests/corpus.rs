@@ -90,6 +90,7 @@ pub(super) fn spec() -> Spec {
         usage_wish: UsageWish::Refused,
         echo: Echo::default(),
         asked: WhoAsked::default(),
+        one_text: false,
     }
 }
 

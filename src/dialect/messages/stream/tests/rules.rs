@@ -257,6 +257,7 @@ fn unstreamed_turns_are_the_equal_of_streamed_ones() {
         let mute = answers.iter().all(|answer| answer.text.is_empty());
         let closed = closed.then_some(mute.then_some(LINE));
         let turn = Unstreamed {
+            skipped: &[],
             usage: case.config.usage,
             hidden: &case.spec.hidden,
             first: &bodies[0],
@@ -300,6 +301,7 @@ fn an_unstreamed_message_keeps_its_bytes() {
     let read = |body: &Bytes| unary::read(body, &spec()).unwrap();
     let hops = [read(&first), read(&last)];
     let turn = Unstreamed {
+        skipped: &[],
         usage: UsageMode::default(),
         hidden: &spec().hidden,
         first: &first,
@@ -314,6 +316,7 @@ fn an_unstreamed_message_keeps_its_bytes() {
     );
     assert_eq!(unary::compose(&turn, &spec()), want);
     let capped = Unstreamed {
+        skipped: &[],
         last: &first,
         hops: &hops[..1],
         end: TurnEnd::HopCap { line: Some("line") },

@@ -87,6 +87,7 @@ pub(super) fn spec(injected: bool) -> Spec {
             .collect(),
         usage_wish: UsageWish::Refused,
         asked: WhoAsked::default(),
+        one_text: false,
         echo: Echo {
             instructions: Some(Bytes::from(raw::quote(OWN))),
             limit: Some(Bytes::from_static(b"500")),
