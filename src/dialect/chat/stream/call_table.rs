@@ -2,6 +2,8 @@
 //! whether a call is hidden. It never sees frames and holds nothing back itself; it only says
 //! which calls are not decided yet.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
 use super::wire::{Arguments, CallPart, Chunk};
@@ -45,16 +47,31 @@ struct CallPieces {
 pub struct CallTable {
     hidden: Names,
     calls: Vec<CallPieces>,
+    /// The slots of each id. A stream may have tens of thousands of calls.
+    by_id: HashMap<String, Slots>,
+    /// The last slot of each index.
+    by_index: HashMap<u64, usize>,
+    /// How many calls are not decided.
+    open: usize,
+    /// How many are kept from the client.
+    kept: usize,
     /// The lowest index above all under which calls were shown.
     next_shown: u64,
     /// The names that the client was shown, by index, as long as each may become a hidden one.
-    shown_names: Vec<ShownName>,
+    shown_names: HashMap<u64, ShownName>,
+}
+
+/// The slots of the calls with one id.
+#[derive(Debug, Clone, Default)]
+struct Slots {
+    last: usize,
+    /// The last one of each index.
+    by_index: HashMap<Option<u64>, usize>,
 }
 
 /// The name that the client reads under one index.
 #[derive(Debug, Clone)]
 struct ShownName {
-    index: u64,
     /// The call of the first piece.
     slot: usize,
     /// `None` once it can no longer become a hidden name.
@@ -71,17 +88,12 @@ impl CallTable {
 
     /// Whether any call is known to be kept from the client.
     pub fn hides(&self) -> bool {
-        let kept = |call: &CallPieces| {
-            matches!(call.visibility, Visibility::Hidden | Visibility::Withheld)
-        };
-        self.calls.iter().any(kept)
+        self.kept > 0
     }
 
     /// Whether any call is kept from the client, or may have to be.
     pub fn keeps(&self) -> bool {
-        self.calls
-            .iter()
-            .any(|call| call.visibility != Visibility::Visible)
+        self.kept + self.open > 0
     }
 
     /// An empty table for the next hop, which continues the numbers that the client sees.
@@ -108,13 +120,9 @@ impl CallTable {
         if piece.is_empty() || self.hidden.is_empty() {
             return false;
         }
-        let known = self
-            .shown_names
-            .iter_mut()
-            .find(|shown| shown.index == index);
-        let Some(shown) = known else {
+        let Some(shown) = self.shown_names.get_mut(&index) else {
             let name = Some(piece.to_owned());
-            self.shown_names.push(ShownName { index, slot, name });
+            self.shown_names.insert(index, ShownName { slot, name });
             return false;
         };
         let whole = shown.name.take().map(|name| name + piece);
@@ -159,6 +167,8 @@ impl CallTable {
         }
         if call.visibility == Visibility::Open {
             call.visibility = call.decide(hidden, part);
+            self.open -= usize::from(call.visibility != Visibility::Open);
+            self.kept += usize::from(call.visibility == Visibility::Hidden);
         }
         slot
     }
@@ -179,6 +189,9 @@ impl CallTable {
     /// Decides the calls that are open, because no piece follows. If the hop was `cut`, a call
     /// whose name might have become a hidden one is withheld.
     pub fn settle(&mut self, cut: bool) {
+        if self.open == 0 {
+            return;
+        }
         for call in self
             .calls
             .iter_mut()
@@ -191,7 +204,9 @@ impl CallTable {
             } else {
                 Visibility::Visible
             };
+            self.kept += usize::from(call.visibility != Visibility::Visible);
         }
+        self.open = 0;
     }
 
     /// The index under which the client sees a call: the upstream's own, or if `renumber` is set
@@ -229,7 +244,7 @@ impl CallTable {
 
     /// Whether a call with this id has begun.
     pub fn has_id(&self, id: &str) -> bool {
-        self.calls.iter().any(|call| call.id == id)
+        self.by_id.contains_key(id)
     }
 
     /// Whether there are hidden tools at all.
@@ -285,6 +300,8 @@ impl CallTable {
         if let Some(slot) = found {
             if let Some(call) = self.calls.get_mut(slot).filter(|call| call.id.is_empty()) {
                 call.id = part.id.to_string();
+                let index = call.index;
+                self.name(slot, &part.id, index);
             }
             return slot;
         }
@@ -302,19 +319,40 @@ impl CallTable {
             visibility: Visibility::Open,
             shown_as: None,
         });
-        self.calls.len() - 1
+        self.open += 1;
+        let slot = self.calls.len() - 1;
+        if let Some(index) = part.index {
+            self.by_index.insert(index, slot);
+        }
+        self.name(slot, &part.id, part.index);
+        slot
     }
 
+    /// Notes the id of a call.
+    fn name(&mut self, slot: usize, id: &str, index: Option<u64>) {
+        if !id.is_empty() {
+            let slots = self.by_id.entry(id.to_owned()).or_default();
+            slots.last = slot.max(slots.last);
+            let last = slots.by_index.entry(index).or_insert(slot);
+            *last = slot.max(*last);
+        }
+    }
+
+    /// The last call with the id of a piece. Where both have an index, it must be the same.
     fn by_id(&self, part: &CallPart<'_>) -> Option<usize> {
-        self.calls.iter().rposition(|call| {
-            let apart = call.index.is_some() && part.index.is_some() && call.index != part.index;
-            call.id == part.id && !apart
-        })
+        let slots = self.by_id.get(&*part.id)?;
+        match part.index {
+            None => Some(slots.last),
+            index => {
+                let of = |index: Option<u64>| slots.by_index.get(&index);
+                of(index).max(of(None)).copied()
+            }
+        }
     }
 
     fn by_index(&self, index: Option<u64>) -> Option<usize> {
         match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index),
+            Some(index) => self.by_index.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
         }
     }

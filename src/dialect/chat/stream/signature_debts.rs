@@ -2,6 +2,8 @@
 //! call that the client gets, so that the client's own history is complete without the proxy too.
 //! It looks at one hop and says what a chunk gets; it never writes one.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::call_table::{CallTable, Visibility};
@@ -14,7 +16,7 @@ use crate::model::raw::Object;
 #[derive(Debug, Default)]
 pub struct SignatureDebts {
     /// The slots of the calls that got a signature.
-    given: Vec<usize>,
+    given: HashSet<usize>,
     /// Elements of `reasoning_details` that sign a hidden call, with its slot, until there is a
     /// call that they can go to.
     of_hidden: Vec<(usize, Bytes)>,
@@ -34,7 +36,7 @@ impl SignatureDebts {
                 continue;
             }
             if let Some(owed) = table.owed_to(*slot) {
-                self.given.push(*slot);
+                self.given.insert(*slot);
                 signs.calls.push((part.place, owed));
             }
         }
