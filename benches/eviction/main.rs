@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
         match item.kind {
             ItemKind::Reasoning => None,
             ItemKind::Call if item.hidden => None,
-            ItemKind::Call => original::arguments(message, 0),
+            ItemKind::Call => original::arguments(original::calls(message).first()?),
             ItemKind::System
             | ItemKind::User
             | ItemKind::Text

@@ -99,13 +99,6 @@ impl Parsed<'_> {
         });
         texts.collect()
     }
-
-    /// The name and the arguments of the call at this index, as the model wrote them.
-    #[must_use]
-    pub fn written(&self, place: usize) -> Option<String> {
-        let call = self.calls.get(place)?;
-        Some(format!("{} {}", call.name, call.arguments))
-    }
 }
 
 /// A digest of a call's name and canonical arguments: equal for the same call made again.

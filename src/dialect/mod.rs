@@ -237,16 +237,23 @@ impl Dialect {
         Some(self.parse(unit).ok()?.reasoning.concat())
     }
 
-    /// The name and the arguments of a unit's call at this index, in any form.
+    /// A unit's calls in order, each as it stands there; none if it can't be read.
     #[must_use]
-    pub fn call(self, unit: &[u8], place: usize) -> Option<String> {
-        self.parse(unit).ok()?.written(place)
+    pub fn calls(self, unit: &[u8]) -> Vec<&[u8]> {
+        in_format!(self, original::calls(unit))
     }
 
-    /// The arguments of a unit's call at this index, if they may be replaced.
+    /// The name and the arguments of a call, in any form, as the model wrote them.
     #[must_use]
-    pub fn arguments(self, unit: &[u8], place: usize) -> Option<Cow<'_, str>> {
-        in_format!(self, original::arguments(unit, place))
+    pub fn written(self, call: &[u8]) -> Option<String> {
+        let call = in_format!(self, original::call(call))?;
+        Some(format!("{} {}", call.name, call.arguments))
+    }
+
+    /// The arguments of a call, if they may be replaced.
+    #[must_use]
+    pub fn arguments(self, call: &[u8]) -> Option<Cow<'_, str>> {
+        in_format!(self, original::arguments(call))
     }
 
     /// Whether reasoning of an answer signs the call of this id, so that the two belong together.

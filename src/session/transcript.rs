@@ -80,6 +80,8 @@ pub struct Item {
     /// The digest of a client's call, which is equal if the same call is made again; 0 for any
     /// other item.
     pub digest: u64,
+    /// The place of a call among the calls of its message that the client sees, or among those that it does not.
+    pub place: u32,
     /// Whether it is a call that the client never sees.
     pub hidden: bool,
     /// Whether it is a call of a message that must never be edited. Its result may still be shown

@@ -21,6 +21,7 @@ mod asked;
 mod bounded;
 mod brought;
 mod cache_settings;
+mod call_spans;
 mod classes;
 pub mod ending;
 mod files;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::call_spans::CallSpans;
 use super::memo::{Decoded, Reader};
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::request::Request;
@@ -31,6 +32,8 @@ pub(super) struct Originals<'a> {
     pub path: &'a Path,
     pub pending: &'a [StoredHop],
     pub transcript: &'a Transcript,
+    /// Where the calls of its messages lie.
+    pub calls: &'a CallSpans,
     /// The texts that were decoded last, if a pass may follow.
     pub decoded: Option<&'a Decoded<'a>>,
 }
@@ -60,11 +63,11 @@ impl<'a> Originals<'a> {
             | ItemKind::Text
             | ItemKind::Opaque => self.request.dialect.text(message),
             ItemKind::Call if item.said => self.request.dialect.text(message),
-            ItemKind::Call => {
-                let place = self.place(entry, index)?;
-                let arguments = self.request.dialect.arguments(message, place);
-                arguments.filter(|_| is_visible(item))
+            ItemKind::Call if is_visible(item) => {
+                let call = self.visible_call(entry, item)?;
+                self.request.dialect.arguments(call)
             }
+            ItemKind::Call => None,
             ItemKind::Reasoning => None,
         }
     }
@@ -135,22 +138,33 @@ impl<'a> Originals<'a> {
     pub fn call(&self, index: ItemIndex) -> Option<String> {
         let item = self.transcript.items.get(index)?;
         let entry = self.transcript.entries.get(item.entry)?;
-        let items = self.transcript.items.range(entry.items.start..index)?;
-        let same = |other: &&Item| other.kind == ItemKind::Call && other.hidden == item.hidden;
-        let place = items.iter().filter(same).count();
         if item.said {
             return self.decode(index).map(Cow::into_owned);
         }
         if !item.hidden {
-            return self.request.dialect.call(self.message(entry)?, place);
+            let call = self.visible_call(entry, item)?;
+            return self.request.dialect.written(call);
         }
         let hop = match entry.source {
             Source::Hop { step, hop } => self.hop(step, hop),
             Source::LastHop { step, .. } => self.path.entries.get(step)?.record.hops.last(),
             Source::Client(_) | Source::HiddenResult { .. } => None,
         };
-        let call = hop?.calls.get(place)?;
+        let call = hop?.calls.get(item.place as usize)?;
         Some(format!("{} {}", item.name, call.arguments))
+    }
+
+    /// A call that the client sees, as it stands in its message.
+    fn visible_call(&self, entry: &TranscriptEntry, item: &Item) -> Option<&'a [u8]> {
+        let (message, place) = (self.message(entry)?, item.place as usize);
+        let calls = || self.request.dialect.calls(message);
+        match entry.source {
+            // A message may have thousands of calls. To look for each of them anew would read it as often.
+            Source::Client(at) | Source::LastHop { message: at, .. } => {
+                self.calls.of(at, message, place, calls)
+            }
+            Source::Hop { .. } | Source::HiddenResult { .. } => calls().get(place).copied(),
+        }
     }
 
     fn message(&self, entry: &TranscriptEntry) -> Option<&'a [u8]> {
@@ -175,7 +189,7 @@ impl<'a> Originals<'a> {
             ItemKind::Reasoning => return None,
             // Place 0 is the message's text; the arguments of its calls follow.
             ItemKind::Call if item.said => 0,
-            ItemKind::Call if is_visible(item) => self.place(entry, index)? + 1,
+            ItemKind::Call if is_visible(item) => item.place as usize + 1,
             ItemKind::Call => return None,
             ItemKind::Result
             | ItemKind::System
@@ -216,12 +230,6 @@ impl<'a> Originals<'a> {
         for index in indices(from..self.transcript.items.end()) {
             self.words(reader, index);
         }
-    }
-
-    /// The place of a call among the visible calls of its message.
-    fn place(&self, entry: &TranscriptEntry, index: ItemIndex) -> Option<usize> {
-        let before = self.transcript.items.range(entry.items.start..index)?;
-        Some(before.iter().filter(|item| is_visible(item)).count())
     }
 
     /// What is left of a call of which a pass kept a part.

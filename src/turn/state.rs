@@ -19,10 +19,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::asked::Asks;
+use super::call_spans::CallSpans;
 use super::classes::Classes;
 use super::keep;
 use super::memo::{Decoded, Reader};
-use super::originals::{Originals, OwnTexts};
+use super::originals::OwnTexts;
 use super::pins::{PinAsk, PinReport};
 use super::settings::Terms;
 use super::text_results::Fronts;
@@ -126,6 +127,8 @@ pub struct TurnState {
     pub(super) pins_read: bool,
     /// How the client's results begin that came as text.
     fronts: Fronts,
+    /// Where the calls of its messages lie.
+    calls: CallSpans,
 }
 
 /// One hop ready to be sent.
@@ -254,6 +257,7 @@ impl TurnState {
             pin_report: PinReport::default(),
             pins_read: false,
             fronts,
+            calls: CallSpans::default(),
         }
     }
 
@@ -480,22 +484,6 @@ impl TurnState {
             reader: tools.reader,
             ceiling: self.terms.ceiling,
             recall: recall.filter(|_| self.offers()),
-        }
-    }
-
-    /// The originals of a transcript of this turn.
-    pub(super) fn originals<'a>(
-        &'a self,
-        transcript: &'a Transcript,
-        decoded: Option<&'a Decoded<'a>>,
-    ) -> Originals<'a> {
-        Originals {
-            request: &self.request,
-            shapes: &self.shapes,
-            path: &self.path,
-            pending: &self.pending,
-            transcript,
-            decoded,
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::message;
 use crate::dialect::json;
-use crate::dialect::message::Part;
+use crate::dialect::message::{ParsedCall, Part};
 use crate::model::raw::{self, Object};
 
 /// The text of a message: its string, or its parts of text one after the other. `None` if there is
@@ -24,11 +24,23 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(whole))
 }
 
-/// The arguments of the call at this index, if they are a function's string.
+/// The calls of a message, in order.
 #[must_use]
-pub fn arguments(bytes: &[u8], call: usize) -> Option<Cow<'_, str>> {
-    let object = Object::parse(bytes).ok()?;
-    let call = json::elements(object.raw("tool_calls")?).nth(call)?;
+pub fn calls(bytes: &[u8]) -> Vec<&[u8]> {
+    let object = Object::parse(bytes).ok();
+    let calls = object.and_then(|object| object.present("tool_calls"));
+    json::elements(calls.unwrap_or_default()).collect()
+}
+
+/// A call, taken apart.
+#[must_use]
+pub fn call(call: &[u8]) -> Option<ParsedCall<'_>> {
+    message::call(call).ok()
+}
+
+/// The arguments of a call, if they are a function's string.
+#[must_use]
+pub fn arguments(call: &[u8]) -> Option<Cow<'_, str>> {
     let call = Object::parse(call).ok()?;
     let function = Object::parse(call.raw("function")?).ok()?;
     raw::string(function.raw("arguments")?)
@@ -76,18 +88,17 @@ mod tests {
     #[test]
     fn calls_are_read_whatever_their_form() {
         let message = br#"{"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{"name":"y","input":"free"}}]}"#;
-        let of = |place| Dialect::Chat.call(message, place);
-        assert_eq!(of(0).as_deref(), Some("x {\"k\":1}"));
-        assert_eq!(of(1).as_deref(), Some("y free"));
-        assert_eq!(of(2), None);
+        let of = |call| Dialect::Chat.written(call).unwrap();
+        let calls: Vec<String> = calls(message).into_iter().map(of).collect();
+        assert_eq!(calls, ["x {\"k\":1}", "y free"]);
         assert_eq!(Dialect::Chat.reasoning(message).as_deref(), Some("hm"));
     }
 
     #[test]
     fn arguments_are_read_where_they_are_a_string() {
         let message = br#"{"tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"k\":1}"}},{"id":"b","custom":{}},{"id":"c","function":{"arguments":{}}}]}"#;
-        let of = |call| arguments(message, call);
-        assert_eq!(of(0).as_deref(), Some(r#"{"k":1}"#));
-        assert_eq!([of(1), of(2), of(3)], [None, None, None]);
+        let calls = calls(message);
+        let of: Vec<_> = calls.into_iter().map(arguments).collect();
+        assert_eq!(of, [Some(r#"{"k":1}"#.into()), None, None]);
     }
 }

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::block::{BlockType, Unit, UnitForm};
+use super::block::{Block, BlockType, Unit, UnitForm};
+use crate::dialect::message::ParsedCall;
 use crate::model::raw::Object;
 
 /// The text of a unit: its blocks of text one after the other. `None` if there is none, or if a
@@ -26,10 +27,21 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The arguments of the call at this index, if they are an object.
-pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
-    let unit = Unit::read(bytes).ok()?;
-    let input = unit.calls().nth(place)?.member("input")?;
+/// The calls of a unit, in order.
+pub fn calls(bytes: &[u8]) -> Vec<&[u8]> {
+    let unit = Unit::read(bytes).ok();
+    let calls = unit.iter().flat_map(Unit::calls);
+    calls.map(|call| call.raw).collect()
+}
+
+/// A call, taken apart.
+pub fn call(call: &[u8]) -> Option<ParsedCall<'_>> {
+    Some(Block::read(call).ok()?.call())
+}
+
+/// The arguments of a call, if they are an object.
+pub fn arguments(call: &[u8]) -> Option<Cow<'_, str>> {
+    let input = Block::read(call).ok()?.member("input")?;
     Object::parse(input).ok()?;
     std::str::from_utf8(input).ok().map(Cow::Borrowed)
 }
@@ -94,14 +106,12 @@ mod tests {
     #[test]
     fn calls_and_reasoning_are_read_in_their_order() {
         let unit = br#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"tool_use","id":"a","name":"x","input":{"k": 1}},{"type":"tool_use","id":"b","name":"y"}]}"#;
-        assert_eq!(
-            Dialect::Messages.call(unit, 0).as_deref(),
-            Some(r#"x {"k": 1}"#)
-        );
-        assert_eq!(Dialect::Messages.call(unit, 1).as_deref(), Some("y {}"));
-        assert_eq!(Dialect::Messages.call(unit, 2), None);
-        assert_eq!(arguments(unit, 0).as_deref(), Some(r#"{"k": 1}"#));
-        assert_eq!(arguments(unit, 1), None);
+        let of = |call: &&[u8]| Dialect::Messages.written(call).unwrap();
+        let calls = calls(unit);
+        let written: Vec<String> = calls.iter().map(of).collect();
+        assert_eq!(written, [r#"x {"k": 1}"#, "y {}"]);
+        let of: Vec<_> = calls.into_iter().map(arguments).collect();
+        assert_eq!(of, [Some(r#"{"k": 1}"#.into()), None]);
         assert_eq!(Dialect::Messages.reasoning(unit).as_deref(), Some("hm"));
         assert_eq!(assistant_text(unit).as_deref(), Some(""));
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::item::{self, ItemType, ResponsesItem};
 use super::message;
-use crate::dialect::message::Part;
+use crate::dialect::message::{ParsedCall, Part};
 use crate::model::raw;
 
 /// The text of a unit: its string, or its parts of text one after the other. `None` if there is
@@ -25,13 +25,21 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     (!whole.is_empty()).then_some(whole)
 }
 
-/// The arguments of the call at this index, if they are a function's string.
-pub fn arguments(bytes: &[u8], place: usize) -> Option<Cow<'_, str>> {
-    let items = item::items(bytes).ok()?.into_iter();
-    let call = items
-        .filter(|item| item.kind == ItemType::Call)
-        .nth(place)?;
-    raw::string(call.object.raw("arguments")?)
+/// The calls of a unit, in order.
+pub fn calls(bytes: &[u8]) -> Vec<&[u8]> {
+    let items = item::items(bytes).unwrap_or_default().into_iter();
+    let calls = items.filter(|item| item.kind == ItemType::Call);
+    calls.map(|call| call.object.bytes()).collect()
+}
+
+/// A call, taken apart.
+pub fn call(call: &[u8]) -> Option<ParsedCall<'_>> {
+    Some(ResponsesItem::read(call).ok()?.call())
+}
+
+/// The arguments of a call, if they are a function's string.
+pub fn arguments(call: &[u8]) -> Option<Cow<'_, str>> {
+    raw::string(ResponsesItem::read(call).ok()?.object.raw("arguments")?)
 }
 
 /// The text of an assistant's unit, without refusals.
@@ -85,19 +93,16 @@ mod tests {
 
     #[test]
     fn calls_are_read_whatever_their_form() {
-        let of = |place| Dialect::Responses.call(RUN, place);
-        assert_eq!(of(0).as_deref(), Some("f {\"k\":1}"));
-        assert_eq!(of(1).as_deref(), Some("y free"));
-        assert_eq!(of(2).as_deref(), Some("shell_call {}"));
-        assert_eq!(of(3), None);
+        let of = |call| Dialect::Responses.written(call).unwrap();
+        let calls: Vec<String> = calls(RUN).into_iter().map(of).collect();
+        assert_eq!(calls, ["f {\"k\":1}", "y free", "shell_call {}"]);
         assert_eq!(Dialect::Responses.reasoning(RUN).as_deref(), Some("hm!"));
         assert_eq!(assistant_text(RUN).as_deref(), Some("x"));
     }
 
     #[test]
     fn arguments_are_read_where_they_are_a_string() {
-        let of = |place| arguments(RUN, place);
-        assert_eq!(of(0).as_deref(), Some(r#"{"k":1}"#));
-        assert_eq!([of(1), of(2), of(3)], [None, None, None]);
+        let of: Vec<_> = calls(RUN).into_iter().map(arguments).collect();
+        assert_eq!(of, [Some(r#"{"k":1}"#.into()), None, None]);
     }
 }

@@ -5,7 +5,7 @@
 mod calls;
 mod text_results;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ struct Builder<'a> {
     input: &'a TranscriptInput<'a>,
     transcript: Transcript,
     /// The calls of the newest assistant message that still lack results.
-    waiting: Vec<(&'a str, ItemIndex)>,
+    waiting: HashMap<&'a str, VecDeque<ItemIndex>>,
     /// The newest assistant message if it has only text and nothing came after it: a result that
     /// comes as text answers it.
     spoken: Option<ItemIndex>,
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
         Self {
             input,
             transcript,
-            waiting: Vec::new(),
+            waiting: HashMap::new(),
             spoken: None,
             begun: false,
             nameless: Arc::from(""),
@@ -352,9 +352,15 @@ impl<'a> Builder<'a> {
         // opens, so they get their episode after the calls did.
         let before = self.transcript.graph.current();
         let mut opened = None;
+        let (mut visible, mut hidden) = (0.., 0..);
         for (place, call) in (0..).zip(&message.calls) {
             let number = message.first.plus(ASSISTANT_ITEMS + place);
-            let call = self.call(call, entry, number, message.opaque);
+            let own = match call {
+                Call::Visible { .. } => visible.next(),
+                Call::Hidden(..) => hidden.next(),
+            };
+            let at = (number, own.unwrap_or_default());
+            let call = self.call(call, entry, at, message.opaque);
             opened = call.or(opened.take());
         }
         // Only a message that is nothing but text can turn out to be a call that was written as
@@ -422,8 +428,8 @@ impl<'a> Builder<'a> {
     fn result(&mut self, source: Source, id: Option<&str>, tokens: u32, stays: bool, whole: bool) {
         let entry = self.transcript.entries.end();
         // Ids may be empty or repeated, so the first call that still waits is meant.
-        let place = id.and_then(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
-        let Some(call) = place.map(|place| self.waiting.remove(place).1) else {
+        let waiting = id.and_then(|id| self.waiting.get_mut(id));
+        let Some(call) = waiting.and_then(VecDeque::pop_front) else {
             self.fixed(source, Role::Tool, ItemKind::Opaque, ItemNo(0), tokens);
             return;
         };
@@ -481,6 +487,7 @@ impl<'a> Builder<'a> {
             class: ToolClass::Unknown,
             name: self.nameless.clone(),
             digest: 0,
+            place: 0,
             hidden: false,
             bound: false,
             said: false,

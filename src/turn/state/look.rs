@@ -18,6 +18,23 @@ pub struct Look<'a> {
 }
 
 impl TurnState {
+    /// The originals of a transcript of this turn.
+    pub(in crate::turn) fn originals<'a>(
+        &'a self,
+        transcript: &'a Transcript,
+        decoded: Option<&'a Decoded<'a>>,
+    ) -> Originals<'a> {
+        Originals {
+            request: &self.request,
+            shapes: &self.shapes,
+            path: &self.path,
+            pending: &self.pending,
+            transcript,
+            calls: &self.calls,
+            decoded,
+        }
+    }
+
     /// Looks at the turn under the marks that it has now.
     pub fn look_at<T>(&self, tools: &HopContext<'_>, look: impl FnOnce(&Look<'_>) -> T) -> T {
         let transcript = Arc::new(self.transcript(tools));

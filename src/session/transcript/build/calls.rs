@@ -15,7 +15,7 @@ impl<'a> Builder<'a> {
         &mut self,
         call: &Call<'a>,
         entry: EntryIndex,
-        number: ItemNo,
+        (number, place): (ItemNo, u32),
         opaque: bool,
     ) -> Option<EpisodeIndex> {
         match call {
@@ -29,8 +29,9 @@ impl<'a> Builder<'a> {
                 let (class, name) = self.tool(name);
                 if let Some(item) = self.transcript.items.get_mut(index) {
                     (item.class, item.name, item.digest) = (class, name, *digest);
+                    item.place = place;
                 }
-                self.waiting.push((id, index));
+                self.waiting.entry(id).or_default().push_back(index);
                 // A call that may not be removed is no item of an episode, but its result may be
                 // shortened.
                 if opaque {
@@ -43,9 +44,10 @@ impl<'a> Builder<'a> {
             Call::Hidden(call, tokens) => {
                 let index = self.item(number, ItemKind::Call, entry, *tokens);
                 if let Some(item) = self.transcript.items.get_mut(index) {
-                    item.hidden = true;
+                    (item.hidden, item.place) = (true, place);
                 }
-                self.waiting.push((call.id.0.as_str(), index));
+                let id = call.id.0.as_str();
+                self.waiting.entry(id).or_default().push_back(index);
                 // A `delimiter` call changes the graph; a recall is content of the episode that is
                 // open.
                 match call.tool {
