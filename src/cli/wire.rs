@@ -18,7 +18,7 @@ use crate::pipeline::{
     ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live, Proven, ServingSettings,
     SessionAsk, ShownContent, Windows,
 };
-use crate::record::{Metrics, provider_name};
+use crate::record::{Metrics, provider_name, serves};
 use crate::store::{self, Keepsake, OpenedStore, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::memo::Memo;
@@ -71,7 +71,10 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         readers: Readers::of(&opened.store),
         store: Arc::new(opened.store),
         learned: Learned::default(),
-        windows: Arc::new(Windows::new(config.upstream.ask_models)),
+        windows: Arc::new(Windows::new(
+            config.upstream.ask_models,
+            serves(provider_name(host)),
+        )),
         paths: Paths::new(config.server.cache_memory),
         active: ActiveSessions::new(config.server.cache_memory),
         asked: Asked::default(),

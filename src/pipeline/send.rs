@@ -214,7 +214,11 @@ async fn send_after_emergency_pass(
     let before = turn.prepared.estimate;
     let size = turn.prepared.calibrated(before);
     let limit = turn.state.request.limit.map(|limit| limit.tokens);
-    // The upstream's own number is trusted more than the window that a table names.
+    // The upstream's own number is trusted more than the window that a table names, from now on too.
+    if let Some(window) = error.window {
+        let model = &turn.state.request.model;
+        app.windows.refused(turn.place.tenant, model, window);
+    }
     let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));
     let prepared = turn.prepare(app, Some(refused)).ok()?;

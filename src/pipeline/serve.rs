@@ -83,11 +83,11 @@ async fn accepted(
     }
 }
 
-/// Asks the upstream how much the turn's model takes, if nothing is known about that. Uses the
+/// Asks the upstream how much the turn's model takes, unless a table knows better. Uses the
 /// credentials that the upstream has just accepted.
 fn ask_for_window(app: &App, turn: &ManagedTurn) {
     let model = &turn.state.request.model;
-    if !app.models.family(model).is_unmeasured() {
+    if !app.windows.beats(app.models.family(model)) {
         return;
     }
     let Ok(url) = app.upstream.target(&turn.request.asked) else {

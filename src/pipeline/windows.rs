@@ -1,6 +1,6 @@
-//! How much models take that no table lists: what their upstream said when it was asked. Owns when
-//! to ask, and keeps the answers in memory until the process ends. No turn ever waits for an
-//! answer, and no answer passes from one tenant to another.
+//! How much models take, as their upstream says: when it is asked, and when it refuses a prompt as too long. Owns when
+//! to ask, and keeps what was said in memory until the process ends. No turn ever waits for an answer, and none passes
+//! from one tenant to another.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use quick_cache::unsync::Cache;
 use reqwest::Url;
 
 use crate::model::TenantId;
+use crate::record::Serves;
 use crate::tokens::Family;
-use crate::upstream::{ListingError, UpstreamClient};
+use crate::upstream::{ListingError, MIN_WINDOW, UpstreamClient};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const MODELS_HELD: usize = 4_096;
@@ -25,71 +26,95 @@ const QUESTIONS_AT_ONCE: usize = 2;
 /// A model of a tenant.
 type ModelKey = (TenantId, String);
 
-/// What became of the last question.
-#[derive(Clone, Copy, Debug)]
-struct WindowAnswer {
-    /// When it was asked, in milliseconds since 1970.
-    asked: u64,
-    /// The size of the context, as the last readable list said.
+/// What an upstream has said of a model.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// When it was asked last, in milliseconds since 1970.
+    asked: Option<u64>,
+    /// The size of the context, as its last readable answer says.
     context: Option<u32>,
+    /// The least size that a refusal has named.
+    refused: Option<u32>,
 }
 
 /// What upstreams said about their models.
 pub struct Windows {
     /// Whether upstreams are asked.
     asks: bool,
-    known: Mutex<Cache<ModelKey, WindowAnswer>>,
+    /// Whose models the upstream serves.
+    serves: Serves,
+    known: Mutex<Cache<ModelKey, Said>>,
     asking: Arc<tokio::sync::Semaphore>,
 }
 
 impl Windows {
-    /// Knows nothing yet. `asks` says whether upstreams are asked.
+    /// Knows nothing yet. `asks` says whether upstreams are asked, and `serves` whose models they serve.
     #[must_use]
-    pub fn new(asks: bool) -> Self {
+    pub fn new(asks: bool, serves: Serves) -> Self {
         Self {
             asks,
+            serves,
             known: Mutex::new(Cache::new(MODELS_HELD)),
             asking: Arc::new(tokio::sync::Semaphore::new(QUESTIONS_AT_ONCE)),
         }
     }
 
-    /// A model's family. If the table has no context for it, the family gets the one that the
-    /// tenant's upstream named.
+    /// Whether the upstream's word counts more than what a table says of a model. Anybody serves any model under a
+    /// well-known name, and with a smaller context.
+    pub(super) fn beats(&self, family: &Family) -> bool {
+        family.is_unmeasured() || !(self.serves == Serves::Own || family.by_user)
+    }
+
+    /// A model's family, with the context that the tenant's upstream named, unless the table knows better.
     pub(super) fn told(&self, family: Family, tenant: TenantId, model: &str) -> Family {
-        if !self.asks || !family.is_unmeasured() {
+        let Some(said) = self.known.lock().get(&key(tenant, model)).copied() else {
             return family;
+        };
+        let context = said.context.filter(|_| self.beats(&family));
+        let family = match context {
+            None => family,
+            context => Family {
+                window: None,
+                context,
+                ..family
+            },
+        };
+        // Whatever is said elsewhere, more was refused.
+        let takes = family.window.or(family.context);
+        match said.refused {
+            Some(size) if takes.is_none_or(|takes| takes > size) => Family {
+                window: None,
+                context: Some(size),
+                ..family
+            },
+            _ => family,
         }
-        let told = self.known.lock().get(&key(tenant, model)).copied();
-        Family {
-            context: told.and_then(|told| told.context),
-            ..family
+    }
+
+    /// Notes the size that an upstream named when it refused a prompt as too long. It holds from then on.
+    pub(super) fn refused(&self, tenant: TenantId, model: &str, size: u32) {
+        if size >= MIN_WINDOW {
+            self.note(key(tenant, model), |said| {
+                said.refused = Some(said.refused.map_or(size, |least| least.min(size)));
+            });
         }
     }
 
     /// Whether it is time to ask. If so, it is not time again for a while.
     fn is_due(&self, key: &ModelKey, now: u64) -> bool {
-        let mut known = self.known.lock();
-        let before = known.get(key).copied();
-        let due = before.is_none_or(|told| now.saturating_sub(told.asked) >= ASK_INTERVAL_MS);
+        let asked = self.known.lock().get(key).and_then(|said| said.asked);
+        let due = asked.is_none_or(|asked| now.saturating_sub(asked) >= ASK_INTERVAL_MS);
         if due {
-            let context = before.and_then(|told| told.context);
-            known.insert(
-                key.clone(),
-                WindowAnswer {
-                    asked: now,
-                    context,
-                },
-            );
+            self.note(key.clone(), |said| said.asked = Some(now));
         }
         due
     }
 
-    /// Takes in what the upstream said.
-    fn learn(&self, key: ModelKey, now: u64, context: Option<u32>) {
-        let asked = now;
-        self.known
-            .lock()
-            .insert(key, WindowAnswer { asked, context });
+    fn note(&self, key: ModelKey, change: impl FnOnce(&mut Said)) {
+        let mut known = self.known.lock();
+        let mut said = known.get(&key).copied().unwrap_or_default();
+        change(&mut said);
+        known.insert(key, said);
     }
 }
 
@@ -128,12 +153,13 @@ impl Windows {
         if !self.is_due(&key, now) {
             return;
         }
+        let local = self.serves == Serves::Anything;
         let (upstream, windows) = (upstream.clone(), Arc::clone(self));
         tokio::spawn(async move {
-            let said = upstream.context_of(&url, headers, &key.1).await;
+            let said = upstream.context_of(&url, &headers, &key.1, local).await;
             drop(held);
             match said {
-                Ok(context) => windows.learn(key, now, context),
+                Ok(context) => windows.note(key, |said| said.context = context),
                 Err(error) => unknown(&key.1, &error),
             }
         });
@@ -158,28 +184,61 @@ mod tests {
     const ONE: TenantId = TenantId(Digest([7; 32]));
     const OTHER: TenantId = TenantId(Digest([8; 32]));
 
+    fn says(windows: &Windows, model: &str, context: u32) {
+        windows.note(key(ONE, model), |said| said.context = Some(context));
+    }
+
+    fn takes(windows: &Windows, tenant: TenantId, model: &str) -> (Option<u32>, Option<u32>) {
+        let family = Models::builtin().family(model).clone();
+        let family = windows.told(family, tenant, model);
+        (family.window, family.context)
+    }
+
     #[test]
-    fn what_was_said_is_the_tenants_and_never_against_the_table() {
-        let windows = Windows::new(true);
-        windows.learn(key(ONE, "m"), 0, Some(8_192));
-        windows.learn(key(ONE, "gpt-4o"), 0, Some(8_192));
-        let context = |tenant, model: &str| {
-            let family = Models::builtin().family(model).clone();
-            windows.told(family, tenant, model).context
-        };
-        assert_eq!(context(ONE, "m"), Some(8_192));
-        assert_eq!(context(ONE, "gpt-4o"), None);
-        assert_eq!(context(ONE, "n"), None);
-        assert_eq!(context(OTHER, "m"), None);
+    fn what_was_said_is_the_tenants_and_beats_the_table_unless_the_vendor_is_asked() {
+        let table = takes(&Windows::new(true, Serves::Own), ONE, "gpt-4o");
+        for serves in [Serves::Own, Serves::Others, Serves::Anything] {
+            let windows = Windows::new(true, serves);
+            says(&windows, "m", 8_192);
+            says(&windows, "gpt-4o", 8_192);
+            let own = (None, Some(8_192));
+            assert_eq!(takes(&windows, ONE, "m"), own);
+            let known = if serves == Serves::Own { table } else { own };
+            assert_eq!(takes(&windows, ONE, "gpt-4o"), known);
+            assert_eq!(takes(&windows, ONE, "n"), (None, None));
+            assert_eq!(takes(&windows, OTHER, "m"), (None, None));
+        }
+        // What the user's own table says stands.
+        let windows = Windows::new(true, Serves::Anything);
+        says(&windows, "gpt-4o", 8_192);
+        let own = "[[family]]\nname = \"own\"\nmodels = [\"gpt-4o\"]\nwindow = 9_000";
+        let models = Models::builtin()
+            .clone()
+            .overlay(Models::parse(own).unwrap());
+        let family = windows.told(models.family("gpt-4o").clone(), ONE, "gpt-4o");
+        assert_eq!(family.window, Some(9_000));
+    }
+
+    #[test]
+    fn what_was_refused_holds_whatever_else_is_said() {
+        let windows = Windows::new(false, Serves::Own);
+        windows.refused(ONE, "gpt-4o", 16_384);
+        windows.refused(ONE, "gpt-4o", 20_000);
+        // No model takes as little: that is the number of something else.
+        windows.refused(ONE, "gpt-4o", 12);
+        assert_eq!(takes(&windows, ONE, "gpt-4o"), (None, Some(16_384)));
+        says(&windows, "m", 8_192);
+        windows.refused(ONE, "m", 16_384);
+        assert_eq!(takes(&windows, ONE, "m"), (None, Some(8_192)));
     }
 
     #[test]
     fn a_question_is_asked_once_in_a_while_and_its_answer_lasts() {
-        let windows = Windows::new(true);
+        let windows = Windows::new(true, Serves::Own);
         let key = key(ONE, "m");
         assert!(windows.is_due(&key, 5));
         assert!(!windows.is_due(&key, 5 + ASK_INTERVAL_MS - 1));
-        windows.learn(key.clone(), 5, Some(8_192));
+        says(&windows, "m", 8_192);
         assert!(!windows.is_due(&key, 5 + ASK_INTERVAL_MS - 1));
         assert!(windows.is_due(&key, 5 + ASK_INTERVAL_MS));
         // What fails then takes nothing away.

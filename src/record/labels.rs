@@ -340,6 +340,27 @@ pub fn provider_name(host: &str) -> Label {
         .map_or(UNKNOWN_PROVIDER, |(_, name)| name)
 }
 
+/// Whose models a provider serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// Its own, as they are listed anywhere.
+    Own,
+    /// Those of others, with limits of its own.
+    Others,
+    /// Nothing is known: it may be a server on the user's own machine.
+    Anything,
+}
+
+/// Whose models the provider of this name serves.
+#[must_use]
+pub fn serves(provider: Label) -> Serves {
+    match provider {
+        UNKNOWN_PROVIDER => Serves::Anything,
+        "azure.ai.openai" | "groq" | "openrouter" => Serves::Others,
+        _ => Serves::Own,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
-//! What a server says about its models: the list beside an endpoint, asked for once and within
-//! limits of its own. Owns the reading of that list. Never retries, and never decides when to ask.
+//! What a server says about its models: the list beside an endpoint and, where that says nothing of how a model is
+//! served, what local servers tell at places of their own. Each is asked for once, within limits. Owns the reading of
+//! these answers. Never retries, and never decides when to ask.
 
 use std::time::Duration;
 
@@ -22,26 +23,42 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// million.
 const MAX_BYTES: usize = 4 << 20;
 /// A smaller number is not the size of a context. Some servers say 0 or 1 if they do not know.
-const MIN_WINDOW: u64 = 1_024;
+pub const MIN_WINDOW: u32 = 1_024;
 
 /// The ends of the addresses to which turns go.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
 
-/// Where servers write the size of a model's context, for prompt and answer together.
-const CONTEXTS: [&[&str]; 6] = [
+/// Where servers write the size of a model's context as it is served, for prompt and answer together.
+const SERVED: [&[&str]; 5] = [
     // vLLM and SGLang
     &["max_model_len"],
     // llama.cpp
     &["meta", "n_ctx"],
+    // LM Studio
+    &["loaded_context_length"],
     // Groq
     &["context_window"],
-    // Mistral
-    &["max_context_length"],
-    // OpenRouter, Together and Fireworks
+    // OpenRouter, Together and Fireworks; Ollama for a model that is loaded
     &["context_length"],
-    // llama.cpp again: what the model was made for, which is seldom less than what is served.
+];
+
+/// Where servers write what a model was made for, which is seldom less than what is served.
+const MADE_FOR: [&[&str]; 2] = [
+    // Mistral, LM Studio
+    &["max_context_length"],
+    // llama.cpp
     &["meta", "n_ctx_train"],
 ];
+
+/// Where llama.cpp's server tells how it serves its one model
+/// (<https://github.com/ggml-org/llama.cpp/tree/master/tools/server#get-props-get-server-global-properties>).
+const PROPS: &str = "/props";
+const PROPS_CONTEXT: &[&str] = &["default_generation_settings", "n_ctx"];
+
+/// The lists of models that local servers have beside that of OpenAI's format: LM Studio's
+/// (<https://lmstudio.ai/docs/developer/rest/endpoints>), and Ollama's of those that are loaded
+/// (<https://docs.ollama.com/api/ps>).
+const LOCAL_LISTS: [&str; 2] = ["/api/v0/models", "/api/ps"];
 
 /// Why a server said nothing.
 #[derive(Debug, thiserror::Error)]
@@ -65,29 +82,54 @@ pub enum ListingError {
 
 impl UpstreamClient {
     /// Asks a server for the size of a model's context. Reads the list of models beside the
-    /// endpoint that a turn went to, with the headers of that turn. Returns `None` if the list does
-    /// not say.
+    /// endpoint that a turn went to, with the headers of that turn. `local` says that the server may be one
+    /// that tells it elsewhere. Returns `None` if nothing says.
     ///
     /// # Errors
-    /// [`ListingError`] if there is no such list.
+    /// [`ListingError`] if there is no such list, and nothing else says.
     pub async fn context_of(
         &self,
         endpoint: &Url,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         model: &str,
+        local: bool,
     ) -> Result<Option<u32>, ListingError> {
         let url = beside(endpoint).ok_or(ListingError::Place)?;
-        let body = tokio::time::timeout(ANSWER_TIMEOUT, self.list(url, headers));
-        let body = body.await.map_err(|_| ListingError::Late)??;
-        let list = serde_json::from_slice(&body).map_err(|_| ListingError::Form)?;
-        Ok(context_in(&list, model))
+        let root = local.then(|| root_of(&url)).flatten();
+        let list = self.read(url, headers).await;
+        let told = |list: &Value, at: &[&[&str]]| context_in(entry(list, model)?, at);
+        if let Some(served) = list.as_ref().ok().and_then(|list| told(list, &SERVED)) {
+            return Ok(Some(served));
+        }
+        if let Some(root) = root {
+            for path in LOCAL_LISTS {
+                let list = self.read(at(&root, path), headers).await;
+                if let Some(served) = list.ok().and_then(|list| told(&list, &SERVED)) {
+                    return Ok(Some(served));
+                }
+            }
+            let props = self.read(at(&root, PROPS), headers).await;
+            let served = props
+                .ok()
+                .and_then(|props| context_in(&props, &[PROPS_CONTEXT]));
+            if served.is_some() {
+                return Ok(served);
+            }
+        }
+        Ok(told(&list?, &MADE_FOR))
     }
 
-    async fn list(&self, url: Url, headers: HeaderMap) -> Result<Bytes, ListingError> {
+    async fn read(&self, url: Url, headers: &HeaderMap) -> Result<Value, ListingError> {
+        let body = tokio::time::timeout(ANSWER_TIMEOUT, self.fetch(url, headers));
+        let body = body.await.map_err(|_| ListingError::Late)??;
+        serde_json::from_slice(&body).map_err(|_| ListingError::Form)
+    }
+
+    async fn fetch(&self, url: Url, headers: &HeaderMap) -> Result<Bytes, ListingError> {
         let outbound = Outbound {
             method: Method::GET,
             url,
-            headers: asking(headers),
+            headers: asking(headers.clone()),
             payload: Payload::Whole(Rope::default()),
         };
         let response = self.attempt(outbound).await?;
@@ -111,6 +153,19 @@ fn beside(endpoint: &Url) -> Option<Url> {
     Some(url)
 }
 
+/// The address below which a server keeps what is its own: that of the list without the version of OpenAI's format.
+fn root_of(list: &Url) -> Option<Url> {
+    let mut url = list.clone();
+    url.set_path(list.path().strip_suffix("/v1/models")?);
+    Some(url)
+}
+
+fn at(server: &Url, path: &str) -> Url {
+    let mut url = server.clone();
+    url.set_path(&format!("{}{path}", server.path().trim_end_matches('/')));
+    url
+}
+
 /// The headers for the list: those of the turn, without what describes its body and its answer.
 fn asking(mut headers: HeaderMap) -> HeaderMap {
     to_upstream(&mut headers);
@@ -129,20 +184,34 @@ fn asking(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The size of a model's context according to a list of models.
-fn context_in(list: &Value, model: &str) -> Option<u32> {
-    let models = list.get("data").unwrap_or(list).as_array()?;
-    let named = |entry: &&Value| entry.get("id").and_then(Value::as_str) == Some(model);
+/// What a list says of a model.
+fn entry<'a>(list: &'a Value, model: &str) -> Option<&'a Value> {
+    let models = list.get("data").or_else(|| list.get("models"));
+    let models = models.unwrap_or(list).as_array()?;
+    // Ollama's models have a tag, which a client may leave out.
+    let is = |name: &Value| {
+        let name = name.as_str().unwrap_or_default();
+        name == model || name.strip_suffix(":latest") == Some(model)
+    };
+    let named = |entry: &&Value| {
+        ["id", "name", "model"]
+            .iter()
+            .any(|key| entry.get(key).is_some_and(is))
+    };
     // llama.cpp serves one model under any name.
     let sole = || match models.as_slice() {
         [only] if only.get("meta").is_some() => Some(only),
         _ => None,
     };
-    let entry = models.iter().find(named).or_else(sole)?;
-    CONTEXTS.iter().find_map(|path| {
-        let found = path.iter().try_fold(entry, |value, key| value.get(key))?;
-        let tokens = found.as_u64().filter(|tokens| *tokens >= MIN_WINDOW)?;
-        u32::try_from(tokens).ok()
+    models.iter().find(named).or_else(sole)
+}
+
+/// The first size that stands at one of these places.
+fn context_in(told: &Value, places: &[&[&str]]) -> Option<u32> {
+    places.iter().find_map(|path| {
+        let found = path.iter().try_fold(told, |value, key| value.get(key))?;
+        let tokens = u32::try_from(found.as_u64()?).ok()?;
+        Some(tokens).filter(|tokens| *tokens >= MIN_WINDOW)
     })
 }
 
@@ -196,10 +265,22 @@ mod tests {
                 json!({"data": [{"id": "m", "max_model_len": u64::MAX}]}),
                 None,
             ),
+            (
+                json!({"object": "list", "data": [{"id": "m", "type": "llm", "state": "loaded",
+                    "max_context_length": 131_072, "loaded_context_length": 4_096}]}),
+                Some(4_096),
+            ),
+            (
+                json!({"models": [{"name": "m:latest", "model": "m:latest", "size": 6, "context_length": 4_096}]}),
+                Some(4_096),
+            ),
             (json!({"data": {}}), None),
             (json!("m"), None),
         ] {
-            assert_eq!(context_in(&list, "m"), context, "{list}");
+            let found = entry(&list, "m");
+            let places = [&SERVED[..], &MADE_FOR[..]].concat();
+            let found = found.and_then(|found| context_in(found, &places));
+            assert_eq!(found, context, "{list}");
         }
     }
 

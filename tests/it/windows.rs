@@ -233,7 +233,8 @@ async fn only_what_is_not_known_is_asked_and_only_where_a_turn_went_well() {
         ("house-7b", 200, true),
         ("house-7b", 401, false),
         ("house-7b", 500, false),
-        ("gpt-4o", 200, false),
+        // Anybody may serve a model under a well-known name.
+        ("gpt-4o", 200, true),
     ] {
         for wanted in [true, false] {
             let list = list.clone();
@@ -271,6 +272,97 @@ async fn only_what_is_not_known_is_asked_and_only_where_a_turn_went_well() {
             let expect = usize::from(asks && wanted);
             assert_eq!(questions(), expect, "{model} {status} {wanted}");
         }
+    }
+}
+
+/// A server of its own kind: what it answers at these places, and the most that it takes.
+async fn serving(told: Vec<(&'static str, Value)>, most: usize) -> Lenient {
+    Lenient::judging(move |before, request| {
+        if request.body.is_empty() {
+            let told = told.iter().find(|(path, _)| *path == request.path);
+            return told.map_or_else(
+                || answered(404, json!({"error": {"message": "none"}})),
+                |(_, told)| answered(200, told),
+            );
+        }
+        let size = request.body.len() / 4;
+        if size > most {
+            let error = json!({"code": 400, "type": "exceed_context_size_error", "n_ctx": most,
+                "message": "the request exceeds the available context size, try increasing it"});
+            return answered(400, json!({"error": error}));
+        }
+        let id = format!("b{}", before.len());
+        completion(&Reply::calls(vec![bash(&id)]), &request.body)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn local_servers_are_believed_before_the_table() {
+    let list = |entry: Value| json!({"object": "list", "data": [entry]});
+    let plain = || list(json!({"id": "gpt-4", "object": "model"}));
+    for told in [
+        vec![(
+            "/v1/models",
+            list(json!({"id": "gpt-4", "max_model_len": 12_288})),
+        )],
+        vec![(
+            "/v1/models",
+            list(json!({"id": "gpt-4", "meta": {"n_ctx": 12_288, "n_ctx_train": 131_072}})),
+        )],
+        vec![
+            ("/v1/models", plain()),
+            (
+                "/api/v0/models",
+                list(
+                    json!({"id": "gpt-4", "loaded_context_length": 12_288, "max_context_length": 131_072}),
+                ),
+            ),
+        ],
+        vec![
+            ("/v1/models", plain()),
+            (
+                "/api/ps",
+                json!({"models": [{"name": "gpt-4:latest", "context_length": 12_288}]}),
+            ),
+        ],
+        vec![
+            (
+                "/v1/models",
+                list(json!({"id": "gpt-4", "meta": {"n_ctx_train": 131_072}})),
+            ),
+            (
+                "/props",
+                json!({"default_generation_settings": {"n_ctx": 12_288}}),
+            ),
+        ],
+    ] {
+        let case = format!("{told:?}");
+        let upstream = serving(told, usize::MAX).await;
+        let proxy = Proxy::with(upstream.addr, asking).await;
+        let mut agent = Agent::new(&proxy, false).told("go");
+        agent = agent.field("model", "gpt-4".into());
+        agent.work("done\n").await;
+        let (largest, _) = largest(&mut agent).await;
+        // The table says 8,192.
+        assert!((9_000..=11_520).contains(&largest), "{case}: {largest}");
+    }
+}
+
+#[tokio::test]
+async fn a_size_that_a_refusal_names_is_not_met_twice() {
+    for model in ["gpt-oss-20b", "house-7b"] {
+        let upstream = serving(Vec::new(), 10_000).await;
+        let proxy = Proxy::with(upstream.addr, asking).await;
+        let mut agent = Agent::new(&proxy, false).told("go");
+        agent = agent.field("model", model.into());
+        largest(&mut agent).await;
+        let sent = upstream.seen();
+        let turns = sent.iter().filter(|seen| !seen.body.is_empty()).count();
+        assert!(
+            turns <= TURNS + 1,
+            "{model}: {turns} requests for {TURNS} turns"
+        );
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Family {
     pub reasoning_back: ReasoningBack,
     /// Which reasoning of a history its model reads.
     pub reasoning_read: ReasoningRead,
+    /// Whether the user's own table lists it.
+    pub by_user: bool,
 }
 
 impl Default for Family {
@@ -83,6 +85,7 @@ impl Default for Family {
             cache: CacheModel::default(),
             reasoning_back: ReasoningBack::None,
             reasoning_read: ReasoningRead::All,
+            by_user: false,
         }
     }
 }

@@ -54,6 +54,8 @@ impl Models {
     #[must_use]
     pub fn overlay(mut self, user: Self) -> Self {
         let mut tables = user.tables;
+        let families = tables.iter_mut().flat_map(|table| &mut table.families);
+        families.for_each(|family| family.by_user = true);
         tables.append(&mut self.tables);
         Self {
             tables,

@@ -68,7 +68,10 @@ impl Overflow {
         let by_text = by_text.reduce(|first, second| ContextLengthError {
             window: first.window.or(second.window),
         });
-        by_text.or(by_code.then_some(ContextLengthError { window: None }))
+        let found = by_text.or(by_code.then_some(ContextLengthError { window: None }));
+        found.map(|error| ContextLengthError {
+            window: error.window.or(said.window),
+        })
     }
 
     /// What the first matching pattern says. `None` if no pattern matches.
@@ -153,6 +156,8 @@ fn number(text: &str) -> Option<(String, &str)> {
 struct ErrorTexts {
     codes: Vec<String>,
     texts: Vec<String>,
+    /// The size of the context where it has a place of its own: llama.cpp's `n_ctx`.
+    window: Option<u32>,
 }
 
 impl ErrorTexts {
@@ -183,6 +188,9 @@ impl ErrorTexts {
                 .take(4)
                 .for_each(|inner| self.take(inner, depth + 1)),
             Value::Object(object) => {
+                let window = object.get("n_ctx").and_then(Value::as_u64);
+                let window = window.and_then(|window| u32::try_from(window).ok());
+                self.window = self.window.or(window.filter(|window| *window > 0));
                 for key in ["code", "type"] {
                     self.codes
                         .extend(object.get(key).and_then(Value::as_str).map(str::to_owned));

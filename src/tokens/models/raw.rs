@@ -172,6 +172,7 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         cache: cache(&raw, caches)?,
         reasoning_back: raw.reasoning_back,
         reasoning_read: raw.reasoning_read,
+        by_user: false,
         name: raw.name,
     })
 }

@@ -244,6 +244,7 @@ fn a_users_table_wins() {
             cache: CacheModel::None,
             reasoning_back: ReasoningBack::None,
             reasoning_read: ReasoningRead::All,
+            by_user: true,
         }
     );
     assert_eq!(models.family("gpt-5-mini").name, "gpt-5-mini");
@@ -382,6 +383,10 @@ const TOO_LONG: &[(&str, Option<u32>)] = &[
     ),
     (
         r#"{"error":{"code":400,"message":"the request exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
+        Some(4_096),
+    ),
+    (
+        r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
         Some(4_096),
     ),
     (
