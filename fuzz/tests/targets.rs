@@ -258,7 +258,7 @@ fn played(spec: &Spec, reads: &[Bytes]) -> (Vec<u8>, Option<Answer>) {
         match machine.push(read.clone(), &mut out) {
             Ok(()) => {}
             Err(StreamError::Withheld) => break,
-            Err(error @ StreamError::TooLarge(_)) => panic!("{error}"),
+            Err(error @ (StreamError::TooLarge(_) | StreamError::Full(_))) => panic!("{error}"),
         }
     }
     let answer = machine.end_hop(&mut out);

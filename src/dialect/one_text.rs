@@ -5,7 +5,6 @@
 use bytes::Bytes;
 
 use super::answer::Answer;
-use super::sse::TooLarge;
 use super::stream::{Machine, MachineSettings, Spec};
 use crate::model::Usage;
 
@@ -57,21 +56,17 @@ impl OneText {
         spec.one_text.then(|| Box::new(kept()))
     }
 
+    /// How many bytes are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Keeps one read of the upstream's body.
-    ///
-    /// # Errors
-    /// [`TooLarge`] if a turn says more than one event may hold.
-    pub fn keep(&mut self, read: &Bytes) -> Result<(), TooLarge> {
+    pub fn keep(&mut self, read: &Bytes) {
         self.bytes += read.len();
-        if self.bytes > self.settings.event_cap {
-            return Err(TooLarge {
-                cap: self.settings.event_cap,
-            });
-        }
         if let Some(hop) = self.hops.last_mut() {
             hop.reads.push(read.clone());
         }
-        Ok(())
     }
 
     /// The body of the hop in hand has ended.

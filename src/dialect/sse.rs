@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// Default cap on one event's bytes.
-pub const EVENT_CAP: usize = 16 << 20;
+/// Default cap on one event's bytes. A picture in 4K is one event of more than 20 MB.
+pub const EVENT_CAP: usize = super::room::ROOM;
 
 /// An event outgrew its cap. The stream can't be read on from here.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
@@ -301,6 +301,12 @@ impl Splitter {
             }
         }
         Ok(None)
+    }
+
+    /// How many bytes wait for the rest of their frame.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.carry.len()
     }
 
     /// What stands behind the last whole frame when the stream has ended. The splitter is then as

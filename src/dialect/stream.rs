@@ -31,6 +31,7 @@ use super::guard::Guard;
 use super::machine::{Client, FormatMachine, Handout};
 use super::names::Names;
 use super::one_text::OneText;
+use super::room::{Full, Held, Room};
 use super::sse::{EVENT_CAP, Splitter, TooLarge};
 use super::{messages, responses};
 use crate::model::{Dialect, Usage};
@@ -44,6 +45,8 @@ pub use super::usage::{UsageMode, UsageWish};
 pub struct MachineSettings {
     /// Cap on one event's bytes.
     pub event_cap: usize,
+    /// Room for what is held of answers.
+    pub room: Room,
     /// Which usage the client is told when a turn had several hops.
     pub usage: UsageMode,
 }
@@ -52,6 +55,7 @@ impl Default for MachineSettings {
     fn default() -> Self {
         Self {
             event_cap: EVENT_CAP,
+            room: Room::default(),
             usage: UsageMode::default(),
         }
     }
@@ -80,6 +84,9 @@ pub enum StreamError {
     /// One event outgrew the cap.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// Too much is held of this answer and of others.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// The stream may hold a hidden call at a place where none can be taken out.
     #[error("the upstream's answer can't be read, and may hold a call that is not the client's")]
     Withheld,
@@ -94,6 +101,8 @@ pub enum StreamError {
 #[derive(Debug)]
 pub struct Machine {
     splitter: Splitter,
+    /// Room for what is held until more of the stream has come.
+    held: Held,
     handout: Handout,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
@@ -121,6 +130,7 @@ impl Machine {
         Self {
             kept: OneText::new(&settings, spec),
             splitter: Splitter::new(settings.event_cap),
+            held: settings.room.enter(),
             handout: Handout::default(),
             diagnosis: Diagnosis::new(spec.dialect, spec.asked),
             format,
@@ -139,7 +149,7 @@ impl Machine {
         let mut dropped = Vec::new();
         let out = match &mut self.kept {
             Some(kept) => {
-                kept.keep(&chunk)?;
+                kept.keep(&chunk);
                 &mut dropped
             }
             None => out,
@@ -154,7 +164,8 @@ impl Machine {
                 return Err(StreamError::Withheld);
             }
         }
-        Ok(())
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes());
+        Ok(self.held.take(kept + self.splitter.waiting())?)
     }
 
     /// Whether the frame with the finish reason was seen. It and all after it are held, and what

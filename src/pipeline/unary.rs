@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -16,12 +16,10 @@ use super::later_hop::{Retried, Seen, retry_refused};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use super::send::{HopAnswer, send};
 use crate::dialect::answer::{Answer, Verdict};
+use crate::dialect::room::Room;
 use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
-
-/// The most bytes of one answer that are held.
-const ANSWER_BYTES: usize = 256 << 20;
 
 /// Reads the answer of a hop and goes on until the turn is whole. `answers` are those of the hops
 /// before it.
@@ -56,7 +54,8 @@ async fn hops(
 ) -> Result<Result<WholeAnswer, Because>, ProxyError> {
     let spec = turn.spec();
     let (status, mut headers) = (head.status, head.headers);
-    let Some(last) = collect(turn, body).await? else {
+    let room = &app.intercept.room;
+    let Some(last) = collect(room, turn, body).await? else {
         return Ok(Err(Because::Unread));
     };
     let (mut last, mut diagnosis) = unary::diagnosed(&last, &spec);
@@ -142,13 +141,13 @@ async fn next(
     let refusal = match HopAnswer::of(response).await? {
         HopAnswer::Accepted(response) => {
             turn.note_accepted(app);
-            return whole(turn, response).await;
+            return whole(&app.intercept.room, turn, response).await;
         }
         HopAnswer::Refused(refusal) => refusal,
     };
     // A refusal may name what was wrong with the view. It can then be built without that.
     match retry_refused(app, turn, refusal, Seen::Nothing).await? {
-        Retried::Accepted(response) => whole(turn, response).await,
+        Retried::Accepted(response) => whole(&app.intercept.room, turn, response).await,
         Retried::Own => Ok(NextHop::Own(Because::Refused { too_long: false })),
         Retried::Refused((head, body)) => {
             Ok(NextHop::Refused(head.status, Box::new(head.headers), body))
@@ -158,11 +157,12 @@ async fn next(
 
 /// Reads the answer of a later hop that was accepted.
 async fn whole(
+    room: &Room,
     turn: &mut ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<NextHop, ProxyError> {
     let (head, body) = Incoming::of(response);
-    let body = collect(turn, body).await?;
+    let body = collect(room, turn, body).await?;
     Ok(body.map_or(NextHop::Own(Because::Unread), |body| {
         NextHop::Body(Box::new(head.headers), body)
     }))
@@ -170,19 +170,28 @@ async fn whole(
 
 /// Reads an answer whole, into memory of its own. Each of its pieces is a slice of a read buffer,
 /// which may be hundreds of times as long. Returns `None` if it is in a coding that can't be read.
-async fn collect(turn: &mut ManagedTurn, mut body: Incoming) -> Result<Option<Bytes>, ProxyError> {
+async fn collect(
+    room: &Room,
+    turn: &mut ManagedTurn,
+    mut body: Incoming,
+) -> Result<Option<Bytes>, ProxyError> {
     if body.coded {
         return Ok(None);
     }
-    let mut read = Limited::new(&mut body, ANSWER_BYTES);
+    let mut held = room.enter();
     let mut whole = BytesMut::new();
     let error = loop {
-        match read.frame().await.map(|frame| frame.map(Frame::into_data)) {
+        match body.frame().await.map(|frame| frame.map(Frame::into_data)) {
             None => return Ok(Some(whole.freeze())),
-            Some(Ok(Ok(data))) => whole.extend_from_slice(&data),
+            Some(Ok(Ok(data))) => {
+                whole.extend_from_slice(&data);
+                if let Err(full) = held.take(whole.len()) {
+                    break full.to_string();
+                }
+            }
             // Trailers say nothing that a client needs.
             Some(Ok(Err(_))) => {}
-            Some(Err(error)) => break error,
+            Some(Err(error)) => break error.to_string(),
         }
     };
     if body.coded {
@@ -191,6 +200,6 @@ async fn collect(turn: &mut ManagedTurn, mut body: Incoming) -> Result<Option<By
     tracing::warn!(%error, "the upstream's answer was cut");
     turn.reporter.aborted(AbortSide::Upstream);
     Err(ProxyError::Upstream(upstream::UpstreamError::Broken {
-        cause: error.to_string(),
+        cause: error,
     }))
 }

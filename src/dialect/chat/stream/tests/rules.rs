@@ -2,9 +2,10 @@
 //! the unstreamed equal.
 
 use super::*;
-use crate::dialect::stream::WhoAsked;
+use crate::dialect::room::{Full, Room};
 use crate::dialect::stream::harness::end_of;
 use crate::dialect::stream::unary::Unstreamed;
+use crate::dialect::stream::{StreamError, WhoAsked};
 
 fn spec() -> Spec {
     Spec {
@@ -113,6 +114,25 @@ fn the_end_is_known_before_it_is_said() {
     );
     machine.release(&mut out);
     assert_eq!((out.len(), machine.finish_seen()), (2, false));
+}
+
+#[test]
+fn events_have_room_as_long_as_others_leave_it() {
+    let config = MachineSettings {
+        room: Room::of((1 << 20) + 64),
+        ..MachineSettings::default()
+    };
+    let half = || Bytes::from(vec![b'x'; 3 << 19]);
+    let mut machines = [(); 3].map(|()| Machine::new(config.clone(), &spec()));
+    let [first, second, third] = &mut machines;
+    let mut out = Vec::new();
+    assert!(first.push(half(), &mut out).is_ok());
+    assert!(second.push(half(), &mut out).is_ok());
+    assert_eq!(third.push(half(), &mut out), Err(StreamError::Full(Full)));
+    // An event that is whole waits no longer.
+    let end = Bytes::from_static(b"\n\n");
+    assert!(first.push(end, &mut out).is_ok());
+    assert!(third.push(Bytes::from_static(b"x"), &mut out).is_ok());
 }
 
 #[test]
