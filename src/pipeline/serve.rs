@@ -87,7 +87,7 @@ async fn accepted(
 /// credentials that the upstream has just accepted.
 fn ask_for_window(app: &App, turn: &ManagedTurn) {
     let model = &turn.state.request.model;
-    if !app.windows.beats(app.models.family(model)) {
+    if !app.windows.asks_about(app.models.family(model)) {
         return;
     }
     let Ok(url) = app.upstream.target(&turn.request.asked) else {

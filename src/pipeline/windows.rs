@@ -59,9 +59,14 @@ impl Windows {
         }
     }
 
+    /// Whether the upstream is asked about a model.
+    pub(super) fn asks_about(&self, family: &Family) -> bool {
+        self.asks && self.beats(family)
+    }
+
     /// Whether the upstream's word counts more than what a table says of a model. Anybody serves any model under a
     /// well-known name, and with a smaller context.
-    pub(super) fn beats(&self, family: &Family) -> bool {
+    fn beats(&self, family: &Family) -> bool {
         family.is_unmeasured() || !(self.serves == Serves::Own || family.by_user)
     }
 
@@ -135,9 +140,6 @@ pub(super) struct Question {
 impl Windows {
     /// Asks an upstream about a model, if it is time to.
     pub(super) fn ask(self: &Arc<Self>, upstream: &UpstreamClient, question: Question) {
-        if !self.asks {
-            return;
-        }
         // If enough questions are running, a later turn asks.
         let Ok(held) = Arc::clone(&self.asking).try_acquire_owned() else {
             return;

@@ -50,15 +50,20 @@ const MADE_FOR: [&[&str]; 2] = [
     &["meta", "n_ctx_train"],
 ];
 
-/// Where llama.cpp's server tells how it serves its one model
-/// (<https://github.com/ggml-org/llama.cpp/tree/master/tools/server#get-props-get-server-global-properties>).
-const PROPS: &str = "/props";
+/// Where local servers tell how they serve a model, by what their list names as its owner. Only a server whose list
+/// names one of these is asked for more.
+///
+/// * LM Studio's own list: <https://lmstudio.ai/docs/developer/rest/endpoints>.
+/// * Ollama's list of what is loaded: <https://docs.ollama.com/api/ps>.
+/// * The settings of llama.cpp's server, which has one model:
+///   <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>.
+const LOCAL: [(&str, &str); 3] = [
+    ("organization_owner", "/api/v0/models"),
+    ("library", "/api/ps"),
+    ("llamacpp", "/props"),
+];
+/// Where the last of these tells it.
 const PROPS_CONTEXT: &[&str] = &["default_generation_settings", "n_ctx"];
-
-/// The lists of models that local servers have beside that of OpenAI's format: LM Studio's
-/// (<https://lmstudio.ai/docs/developer/rest/endpoints>), and Ollama's of those that are loaded
-/// (<https://docs.ollama.com/api/ps>).
-const LOCAL_LISTS: [&str; 2] = ["/api/v0/models", "/api/ps"];
 
 /// Why a server said nothing.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +91,7 @@ impl UpstreamClient {
     /// that tells it elsewhere. Returns `None` if nothing says.
     ///
     /// # Errors
-    /// [`ListingError`] if there is no such list, and nothing else says.
+    /// [`ListingError`] if there is no such list.
     pub async fn context_of(
         &self,
         endpoint: &Url,
@@ -96,27 +101,22 @@ impl UpstreamClient {
     ) -> Result<Option<u32>, ListingError> {
         let url = beside(endpoint).ok_or(ListingError::Place)?;
         let root = local.then(|| root_of(&url)).flatten();
-        let list = self.read(url, headers).await;
-        let told = |list: &Value, at: &[&[&str]]| context_in(entry(list, model)?, at);
-        if let Some(served) = list.as_ref().ok().and_then(|list| told(list, &SERVED)) {
+        let list = self.read(url, headers).await?;
+        let Some(entry) = entry(&list, model) else {
+            return Ok(None);
+        };
+        if let Some(served) = context_in(entry, &SERVED) {
             return Ok(Some(served));
         }
-        if let Some(root) = root {
-            for path in LOCAL_LISTS {
-                let list = self.read(at(&root, path), headers).await;
-                if let Some(served) = list.ok().and_then(|list| told(&list, &SERVED)) {
-                    return Ok(Some(served));
-                }
-            }
-            let props = self.read(at(&root, PROPS), headers).await;
-            let served = props
-                .ok()
-                .and_then(|props| context_in(&props, &[PROPS_CONTEXT]));
-            if served.is_some() {
-                return Ok(served);
-            }
+        let owner = entry.get("owned_by").and_then(Value::as_str);
+        let place = LOCAL.iter().find(|(of, _)| Some(*of) == owner);
+        if let Some((root, (_, path))) = root.zip(place)
+            && let Ok(told) = self.read(at(&root, path), headers).await
+            && let Some(served) = served(&told, model)
+        {
+            return Ok(Some(served));
         }
-        Ok(told(&list?, &MADE_FOR))
+        Ok(context_in(entry, &MADE_FOR))
     }
 
     async fn read(&self, url: Url, headers: &HeaderMap) -> Result<Value, ListingError> {
@@ -204,6 +204,12 @@ fn entry<'a>(list: &'a Value, model: &str) -> Option<&'a Value> {
         _ => None,
     };
     models.iter().find(named).or_else(sole)
+}
+
+/// What a local server tells of a model at a place of its own.
+fn served(told: &Value, model: &str) -> Option<u32> {
+    let listed = || context_in(entry(told, model)?, &SERVED);
+    listed().or_else(|| context_in(told, &[PROPS_CONTEXT]))
 }
 
 /// The first size that stands at one of these places.

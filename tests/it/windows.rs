@@ -300,7 +300,7 @@ async fn serving(told: Vec<(&'static str, Value)>, most: usize) -> Lenient {
 #[tokio::test]
 async fn local_servers_are_believed_before_the_table() {
     let list = |entry: Value| json!({"object": "list", "data": [entry]});
-    let plain = || list(json!({"id": "gpt-4", "object": "model"}));
+    let owned = |by: &str| list(json!({"id": "gpt-4", "object": "model", "owned_by": by}));
     for told in [
         vec![(
             "/v1/models",
@@ -311,7 +311,7 @@ async fn local_servers_are_believed_before_the_table() {
             list(json!({"id": "gpt-4", "meta": {"n_ctx": 12_288, "n_ctx_train": 131_072}})),
         )],
         vec![
-            ("/v1/models", plain()),
+            ("/v1/models", owned("organization_owner")),
             (
                 "/api/v0/models",
                 list(
@@ -320,7 +320,7 @@ async fn local_servers_are_believed_before_the_table() {
             ),
         ],
         vec![
-            ("/v1/models", plain()),
+            ("/v1/models", owned("library")),
             (
                 "/api/ps",
                 json!({"models": [{"name": "gpt-4:latest", "context_length": 12_288}]}),
@@ -329,7 +329,9 @@ async fn local_servers_are_believed_before_the_table() {
         vec![
             (
                 "/v1/models",
-                list(json!({"id": "gpt-4", "meta": {"n_ctx_train": 131_072}})),
+                list(
+                    json!({"id": "gpt-4", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}}),
+                ),
             ),
             (
                 "/props",

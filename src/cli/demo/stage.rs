@@ -95,6 +95,8 @@ fn config(provider: &Provider, directory: &TempDir, ceiling: u32) -> anyhow::Res
     config.server.admin = (Ipv4Addr::LOCALHOST, 0).into();
     config.server.drain = DRAIN;
     config.upstream.base_url = BaseUrl::parse(&provider.base_url)?;
+    // The scripted provider has no list of models.
+    config.upstream.ask_models = false;
     config.store.backend = Backend::Sled;
     config.store.path = directory.path().join("data");
     config.budget.ceiling = ceiling;

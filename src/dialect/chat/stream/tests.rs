@@ -14,9 +14,7 @@ use bytes::Bytes;
 use crate::dialect::answer::{Answer, Verdict, join};
 use crate::dialect::chat::form;
 use crate::dialect::stream::harness::{self, Seen, Turn};
-use crate::dialect::stream::{
-    Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish, unary,
-};
+use crate::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageMode, UsageWish, unary};
 use crate::model::Dialect;
 use corpus::Case;
 
