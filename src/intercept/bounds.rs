@@ -47,6 +47,14 @@ pub fn refusal(tool: HiddenTool, arguments: &str) -> Option<String> {
     })
 }
 
+/// What the model is told of calls that were too many for one answer.
+#[must_use]
+pub fn too_many(calls: usize, most: usize) -> String {
+    format!(
+        "{calls} further calls of this answer were refused and are forgotten: make {most} at most at once"
+    )
+}
+
 /// What is kept of a call's arguments, if that is not what was sent.
 #[must_use]
 pub fn kept(tool: HiddenTool, arguments: &str) -> Option<String> {

@@ -152,6 +152,9 @@ pub struct StoredHop {
     /// Whether the client was shown nothing of it, because it reads the turn as one text and a later hop said another.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unshown: bool,
+    /// Whether its message must never be edited, as one with deeds of a server's own tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opaque: bool,
 }
 
 /// What a model had before it when it thought. Its provider takes the thought back only behind the same.
@@ -353,6 +356,7 @@ mod tests {
             pass: None,
             bound_to: None,
             unshown: false,
+            opaque: false,
         };
         TurnRecord {
             parent: Parent::Root,

@@ -17,6 +17,46 @@ use crate::session::path::Path;
 /// of them are dropped.
 const EXTRA: usize = 64 * 1024;
 
+/// The most hidden calls that are kept of one answer.
+pub(super) const CALLS: usize = 32;
+
+/// The answer without the hidden calls that are too many, and how many those are. Every later request would send them,
+/// and their results, again.
+pub(super) fn few(answer: &Answer) -> (Cow<'_, Answer>, usize) {
+    let many = answer.hidden_calls().skip(CALLS);
+    let mut gone = vec![false; answer.calls.len()];
+    let mut count = 0;
+    for (place, _) in many {
+        if let Some(slot) = gone.get_mut(place) {
+            (*slot, count) = (true, count + 1);
+        }
+    }
+    if count == 0 {
+        return (Cow::Borrowed(answer), 0);
+    }
+    // Where each call stands when those are gone.
+    let mut next = 0..;
+    let places: Vec<Option<usize>> = gone
+        .iter()
+        .map(|gone| if *gone { None } else { next.next() })
+        .collect();
+    let mut few = answer.clone();
+    let mut kept = gone.iter().map(|gone| !gone);
+    few.calls.retain(|_| kept.next().unwrap_or(true));
+    few.blocks.retain_mut(|block| match &mut block.kind {
+        BlockKind::Call(place) => match places.get(*place) {
+            Some(Some(now)) => {
+                *place = *now;
+                true
+            }
+            Some(None) => false,
+            None => true,
+        },
+        BlockKind::Reasoning | BlockKind::Text | BlockKind::Other => true,
+    });
+    (Cow::Owned(few), count)
+}
+
 /// The answer as it is kept, with its hidden calls limited.
 pub(super) fn answer<'a>(
     dialect: Dialect,

@@ -3,6 +3,8 @@
 
 mod ids;
 
+use std::collections::HashSet;
+
 use super::bounded;
 use super::memo::Reader;
 use super::recall::{self, Recalls};
@@ -16,7 +18,9 @@ use crate::model::{
     CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, ItemKind, MESSAGE_TOKENS, RecallCall,
     RecallOutcome, StoredHop, raw,
 };
+use crate::session::index::ItemIndex;
 use crate::session::tombstone::thousands;
+use crate::session::transcript::Item;
 
 /// The usual size of a hidden call's result that brings nothing back, at most.
 const SHORT_RESULT: u32 = 60;
@@ -52,17 +56,34 @@ pub fn settle(
 ) -> (StoredHop, HiddenCounts) {
     // Every later request sends the hop again, so its hidden calls are limited and get usable ids
     // first.
-    let sent = answer;
+    let (few, many) = bounded::few(answer);
+    let sent = few.as_ref();
     let bounded = bounded::answer(state.request.dialect, &state.injected, sent);
     let usable = ids::usable(state, &bounded);
     let answer = usable.as_ref();
-    let (text, reasoning) = weigh(answer, reader);
     let message = state.request.dialect.message_of(answer);
-    // Its thoughts count as they will when the message is read again.
-    let shape = reader.shape(&message);
-    let reasoning = shape.map_or(reasoning, |shape| shape.reasoning);
+    // It counts as it will when the message is read again.
+    let shape = reader.shape(&message).ok();
+    let (text, reasoning) = match &shape {
+        Some(shape) => (shape.text, shape.reasoning),
+        None => weigh(answer, reader),
+    };
     let runner = Runner::new(state, prepared, sent, reader);
-    let (calls, mut counted) = runner.run(answer, text + reasoning);
+    let (mut calls, mut counted) = runner.run(answer, text + reasoning);
+    if let Some(last) = calls.last_mut().filter(|_| many > 0) {
+        last.result = format!(
+            "{}\n{}",
+            last.result,
+            bounds::too_many(many, bounded::CALLS)
+        );
+        last.result_tokens = reader.count(&last.result);
+        let refused = DelimiterCall {
+            action: DelimiterAction::Other,
+            outcome: DelimiterOutcome::Refused,
+        };
+        let refused = std::iter::repeat_n(refused, many);
+        counted.delimiters.extend(refused);
+    }
     counted.refetches = refetches(state, prepared, answer);
     let (marks, kept) = state.moved();
     let left = told::left(&prepared.view, &marks);
@@ -80,6 +101,7 @@ pub fn settle(
         bound_to: prepared.bound_to.clone().filter(|_| reasoning > 0),
         // The end of the turn decides.
         unshown: false,
+        opaque: shape.is_some_and(|shape| shape.opaque),
     };
     (hop, counted)
 }
@@ -278,16 +300,17 @@ fn refetches(state: &TurnState, prepared: &Prepared, answer: &Answer) -> u64 {
     if state.marks.is_empty() {
         return 0;
     }
-    let again = |call: &&Call| {
-        let digest = call_digest(&call.name, &call.arguments);
-        let mut items = prepared.view.transcript().items.indexed();
-        items.any(|(index, item)| {
-            let same = item.kind == ItemKind::Call && !item.hidden && item.digest == digest;
-            same && !prepared.view.tells_all(index)
-        })
+    let calls = answer.visible_calls();
+    let calls = calls.map(|(_, call)| call_digest(&call.name, &call.arguments));
+    let calls: Vec<u64> = calls.collect();
+    let made: HashSet<u64> = calls.iter().copied().collect();
+    let gone = |(index, item): &(ItemIndex, &Item)| {
+        let same = item.kind == ItemKind::Call && !item.hidden && made.contains(&item.digest);
+        same && !prepared.view.tells_all(*index)
     };
-    let calls = answer.visible_calls().map(|(_, call)| call);
-    calls.filter(again).count() as u64
+    let items = prepared.view.transcript().items.indexed();
+    let gone: HashSet<u64> = items.filter(gone).map(|(_, item)| item.digest).collect();
+    calls.iter().filter(|call| gone.contains(call)).count() as u64
 }
 
 fn count(call: &Call, outcome: &DelimiterAnswer) -> DelimiterCall {

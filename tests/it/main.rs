@@ -57,6 +57,7 @@ mod ledger;
 mod limits;
 mod listing;
 mod lone;
+mod many_calls;
 mod memory;
 mod metered;
 mod names;

@@ -278,8 +278,11 @@ impl<'a> Builder<'a> {
         foreign: bool,
         first: ItemNo,
     ) -> ItemNo {
-        // What the client was never shown it can't have changed.
-        let handed = if hop.unshown { Handed::Nothing } else { handed };
+        // What the client was never shown it can't have changed, and what can't be edited stays whatever it did.
+        let handed = match hop.unshown || hop.opaque {
+            true => Handed::Nothing,
+            false => handed,
+        };
         let hidden = |call| Call::Hidden(call, (self.input.hidden)(step, call));
         let calls: Vec<_> = hop.calls.iter().map(hidden).collect();
         let taken = ASSISTANT_ITEMS + u32::try_from(calls.len()).unwrap_or(u32::MAX);
@@ -294,7 +297,7 @@ impl<'a> Builder<'a> {
                 hop.text
             },
             blank: false,
-            opaque: false,
+            opaque: hop.opaque,
             calls,
         });
         self.hidden_results(step, index, hop);
