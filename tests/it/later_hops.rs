@@ -235,6 +235,15 @@ async fn a_limit_that_is_refused_for_a_field_that_nobody_knows_goes_up_whole() {
     }
 }
 
+/// What a server's own tool did, as it stands in an answer.
+fn execution() -> [Value; 2] {
+    let result = json!({"type": "code_execution_result", "stdout": "1\n", "stderr": "", "return_code": 0, "content": []});
+    [
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "1"}}),
+        json!({"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": result}),
+    ]
+}
+
 #[tokio::test]
 async fn the_container_of_an_answer_goes_on_to_the_next_hop() {
     let dialect = Dialect::Messages;
@@ -261,6 +270,8 @@ async fn the_container_of_an_answer_goes_on_to_the_next_hop() {
                 if !stream {
                     let mut whole: Value = serde_json::from_str(&whole_hidden(dialect)).unwrap();
                     whole["container"] = boxed("box_1");
+                    let content = whole["content"].as_array_mut().unwrap();
+                    content.splice(0..0, execution());
                     return answered(200, whole);
                 }
                 let events = streamed(dialect, None, true);
@@ -288,7 +299,11 @@ async fn the_container_of_an_answer_goes_on_to_the_next_hop() {
             let body = with(dialect, stream, &Value::Object(fields));
             let what = format!("{place} {own}");
             whole(&asked(&proxy, dialect, &body, &[]).await, &what);
-            assert_eq!(upstream.newest()["container"], want, "{what}");
+            let newest = upstream.newest();
+            assert_eq!(newest["container"], want, "{what}");
+            let messages = newest["messages"].to_string();
+            let ran = messages.matches("srvtoolu_1").count();
+            assert_eq!(ran, if stream { 0 } else { 2 }, "{what}: {messages}");
         }
     }
 }
