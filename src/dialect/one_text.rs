@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use super::answer::Answer;
+use super::room::Room;
 use super::stream::{Machine, MachineSettings, Spec};
 use crate::model::Usage;
 
@@ -44,7 +45,11 @@ impl OneText {
     /// At the start of a turn's first hop. `None` if the turn's hops are shown as they come.
     pub fn new(settings: &MachineSettings, spec: &Spec) -> Option<Box<Self>> {
         let kept = || Self {
-            settings: settings.clone(),
+            settings: MachineSettings {
+                // What is kept has its room already.
+                room: Room::default(),
+                ..settings.clone()
+            },
             spec: Spec {
                 one_text: false,
                 ..spec.clone()

@@ -94,7 +94,7 @@ impl Driver {
         if self.client.begin.is_some() {
             return Seen::Nothing;
         }
-        if self.machine.spoken() && self.answers.iter().any(shows) {
+        if self.answers.iter().any(shows) {
             Seen::Words
         } else {
             Seen::Head
