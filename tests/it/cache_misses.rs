@@ -83,6 +83,9 @@ async fn so_it_does_where_the_client_is_only_watched() {
 
 /// Plays a session in which a cache misses for this cause.
 async fn missed(dialect: Dialect, stream: bool, mode: Mode, cause: &'static str) {
+    // A proxy's clock is one for all, so sessions that let time pass take turns.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _turn = TURN.lock().await;
     let ours = ["pass", "guidance"].contains(&cause);
     // A pass needs a budget that is reached, and the guidance one that is half full.
     let (ceiling, guide_at) = match cause {
