@@ -2,7 +2,7 @@
 //! row are none. Keeps what the upstream sends until the turn has ended, and says which hops the client is then shown.
 //! It never reads a frame.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::answer::Answer;
 use super::room::Room;
@@ -35,7 +35,8 @@ pub struct OneText {
 
 #[derive(Debug, Default)]
 struct Hop {
-    reads: Vec<Bytes>,
+    /// What came of its body, copied: a read is a slice of a buffer that may be many times as long.
+    body: BytesMut,
     /// Whether its body has ended.
     ended: bool,
     usage: Option<Usage>,
@@ -70,7 +71,7 @@ impl OneText {
     pub fn keep(&mut self, read: &Bytes) {
         self.bytes += read.len();
         if let Some(hop) = self.hops.last_mut() {
-            hop.reads.push(read.clone());
+            hop.body.extend_from_slice(read);
         }
     }
 
@@ -83,7 +84,7 @@ impl OneText {
         if says(answer) {
             let usage = self.hops.drain(..).filter_map(|hop| hop.usage);
             self.skipped.extend(usage);
-            self.bytes = hop.reads.iter().map(Bytes::len).sum();
+            self.bytes = hop.body.len();
         }
         hop.ended = true;
         hop.usage = answer.usage;
@@ -102,10 +103,8 @@ impl OneText {
             if number > 0 {
                 machine.next_hop(out);
             }
-            for read in hop.reads {
-                // It was read before, so it can be read.
-                let _ = machine.push(read, out);
-            }
+            // It was read before, so it can be read.
+            let _ = machine.push(hop.body.freeze(), out);
             if hop.ended {
                 machine.end_hop(out);
             }

@@ -1,5 +1,6 @@
-//! The memory that upstreams' answers may take while they are read: one bound for all of them, in bytes. It holds no
-//! bytes, and never decides what happens to an answer that has no room.
+//! The memory that what is read of upstreams' answers may take until it can be taken apart: whole bodies, events that
+//! lack their end, and turns that are told at their end. One bound for all of them, in bytes. It holds no bytes, and
+//! never decides what happens to an answer that has no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -204,7 +204,7 @@ impl ManagedTurn {
         let transcript = self.prepared.view.transcript();
         let ending = Ending {
             texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
-            skipped,
+            skips: skipped > 0,
             answer,
             last,
             line,

@@ -217,7 +217,9 @@ async fn send_after_emergency_pass(
     // The upstream's own number is trusted more than the window that a table names, from now on too.
     if let Some(window) = error.window {
         let model = &turn.state.request.model;
-        app.windows.refused(turn.place.tenant, model, window);
+        // Some name what prompt and answer may have together, as the model's context.
+        let whole = text.contains("context") || text.contains("n_ctx");
+        app.windows.refused(turn.place.tenant, model, window, whole);
     }
     let window = error.window.or_else(|| turn.family.prompt(limit));
     let refused = window.map_or(size, |window| size.min(u64::from(window)));

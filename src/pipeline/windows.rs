@@ -34,7 +34,15 @@ struct Said {
     /// The size of the context, as its last readable answer says.
     context: Option<u32>,
     /// The least size that a refusal has named.
-    refused: Option<u32>,
+    refused: Option<Limit>,
+}
+
+/// The size that a refusal names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    size: u32,
+    /// Whether it is that of prompt and answer together. If not, it is the prompt's.
+    whole: bool,
 }
 
 /// What upstreams said about their models.
@@ -87,31 +95,49 @@ impl Windows {
         // Whatever is said elsewhere, more was refused.
         let takes = family.window.or(family.context);
         match said.refused {
-            Some(size) if takes.is_none_or(|takes| takes > size) => Family {
-                window: None,
-                context: Some(size),
+            Some(Limit { size, whole }) if takes.is_none_or(|takes| takes > size) => Family {
+                window: Some(size).filter(|_| !whole),
+                context: Some(size).filter(|_| whole),
                 ..family
             },
             _ => family,
         }
     }
 
-    /// Notes the size that an upstream named when it refused a prompt as too long. It holds from then on.
-    pub(super) fn refused(&self, tenant: TenantId, model: &str, size: u32) {
+    /// Notes the size that an upstream named when it refused a prompt as too long. `whole` says that it is the size of
+    /// prompt and answer together. It holds until the upstream tells another context that is larger.
+    pub(super) fn refused(&self, tenant: TenantId, model: &str, size: u32, whole: bool) {
         if size >= MIN_WINDOW {
             self.note(key(tenant, model), |said| {
-                said.refused = Some(said.refused.map_or(size, |least| least.min(size)));
+                let less = said.refused.is_none_or(|least| size < least.size);
+                said.refused = if less {
+                    Some(Limit { size, whole })
+                } else {
+                    said.refused
+                };
             });
         }
     }
 
+    /// Takes in what the upstream answered. A model that was loaded anew with more takes more.
+    fn learn(&self, key: ModelKey, context: Option<u32>) {
+        self.note(key, |said| {
+            let grown = context.filter(|_| said.context != context);
+            let holds = |limit: &Limit| grown.is_none_or(|grown| grown <= limit.size);
+            said.refused = said.refused.filter(holds);
+            said.context = context;
+        });
+    }
+
     /// Whether it is time to ask. If so, it is not time again for a while.
     fn is_due(&self, key: &ModelKey, now: u64) -> bool {
-        let asked = self.known.lock().get(key).and_then(|said| said.asked);
-        let due = asked.is_none_or(|asked| now.saturating_sub(asked) >= ASK_INTERVAL_MS);
-        if due {
-            self.note(key.clone(), |said| said.asked = Some(now));
-        }
+        let mut due = false;
+        self.note(key.clone(), |said| {
+            due = said
+                .asked
+                .is_none_or(|asked| now.saturating_sub(asked) >= ASK_INTERVAL_MS);
+            said.asked = said.asked.filter(|_| !due).or(Some(now));
+        });
         due
     }
 
@@ -161,7 +187,7 @@ impl Windows {
             let said = upstream.context_of(&url, &headers, &key.1, local).await;
             drop(held);
             match said {
-                Ok(context) => windows.note(key, |said| said.context = context),
+                Ok(context) => windows.learn(key, context),
                 Err(error) => unknown(&key.1, &error),
             }
         });
@@ -187,7 +213,7 @@ mod tests {
     const OTHER: TenantId = TenantId(Digest([8; 32]));
 
     fn says(windows: &Windows, model: &str, context: u32) {
-        windows.note(key(ONE, model), |said| said.context = Some(context));
+        windows.learn(key(ONE, model), Some(context));
     }
 
     fn takes(windows: &Windows, tenant: TenantId, model: &str) -> (Option<u32>, Option<u32>) {
@@ -224,14 +250,25 @@ mod tests {
     #[test]
     fn what_was_refused_holds_whatever_else_is_said() {
         let windows = Windows::new(false, Serves::Own);
-        windows.refused(ONE, "gpt-4o", 16_384);
-        windows.refused(ONE, "gpt-4o", 20_000);
+        windows.refused(ONE, "gpt-4o", 16_384, true);
+        windows.refused(ONE, "gpt-4o", 20_000, true);
         // No model takes as little: that is the number of something else.
-        windows.refused(ONE, "gpt-4o", 12);
+        windows.refused(ONE, "gpt-4o", 12, true);
         assert_eq!(takes(&windows, ONE, "gpt-4o"), (None, Some(16_384)));
         says(&windows, "m", 8_192);
-        windows.refused(ONE, "m", 16_384);
+        windows.refused(ONE, "m", 16_384, true);
         assert_eq!(takes(&windows, ONE, "m"), (None, Some(8_192)));
+        // Where it is the prompt's alone, the answer takes nothing of it.
+        windows.refused(ONE, "n", 200_000, false);
+        assert_eq!(takes(&windows, ONE, "n"), (Some(200_000), None));
+        // The list says as before, and then that the model was loaded anew.
+        let windows = Windows::new(true, Serves::Anything);
+        says(&windows, "m", 131_072);
+        windows.refused(ONE, "m", 4_096, true);
+        says(&windows, "m", 131_072);
+        assert_eq!(takes(&windows, ONE, "m"), (None, Some(4_096)));
+        says(&windows, "m", 32_768);
+        assert_eq!(takes(&windows, ONE, "m"), (None, Some(32_768)));
     }
 
     #[test]

@@ -322,8 +322,8 @@ fn less<'a>(
         .map(|new| Cow::Owned(new.to_vec()))
 }
 
-/// Text that must never be edited stays, whatever its mark. Its thought goes only where its mark says so: a
-/// thought that was not counted has none.
+/// Text that must never be edited stays, whatever its mark. The thought of a client's message goes only where its mark
+/// says so: a thought that was not counted has none. Those of the proxy's own hops never go to another model.
 fn keep_opaque<'e>(
     input: &RenderInput<'_>,
     entry: &TranscriptEntry,
@@ -333,8 +333,9 @@ fn keep_opaque<'e>(
     if items.iter().any(|item| item.kind == ItemKind::Opaque) {
         edit.drop_text = false;
         edit.text = None;
-        edit.drop_reasoning &= !thoughtless(input, entry);
-        edit.foreign = false;
+        let own = matches!(entry.source, Source::Hop { .. });
+        edit.drop_reasoning &= own || !thoughtless(input, entry);
+        edit.foreign &= own;
     }
     edit
 }

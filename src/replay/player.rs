@@ -261,7 +261,7 @@ impl<'a> Player<'a> {
             transcript.first_item,
             Ending {
                 texts,
-                skipped: 0,
+                skips: false,
                 answer: &answer,
                 last: hop,
                 line: None,

@@ -15,8 +15,8 @@ use crate::model::{
 pub struct Ending<'a> {
     /// The texts of the hops that the client was shown, in order, including the last.
     pub texts: Vec<&'a str>,
-    /// How many hops the client was shown nothing of. They are the first of the turn.
-    pub skipped: usize,
+    /// Whether the client was shown nothing of the hops before those.
+    pub skips: bool,
     /// The last hop's answer. Its visible calls go to the client.
     pub answer: &'a Answer,
     /// The last hop as it is recorded.
@@ -87,8 +87,10 @@ pub fn record(
         .any(|hop| !hop.marks.is_empty());
     let before = state.path.newest().is_some_and(|record| record.nudged);
     hops.push(ending.last);
-    for hop in hops.iter_mut().take(ending.skipped) {
-        hop.unshown = true;
+    // Hops that no answer stands behind, such as an exchange that was brought back, are never shown.
+    let unshown = hops.len().saturating_sub(ending.texts.len());
+    for hop in hops.iter_mut().take(unshown) {
+        hop.unshown = ending.skips;
     }
     TurnRecord {
         // The caller sets the parent, the session, the content and the facts, which are not known here.

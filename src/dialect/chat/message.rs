@@ -2,6 +2,7 @@
 //! chain is made of. Never changes a byte; `edit` does that.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::content_parts::{self, PartType};
 use super::signature::{self, DETAILS};
@@ -132,8 +133,12 @@ fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
 /// not counted, as a signature that stands in the call itself is not.
 fn reasoning<'a>(object: &Object<'a>, calls: &[ParsedCall<'a>]) -> (Vec<Cow<'a, str>>, usize) {
     let mut sealed = 0;
+    let signed = object
+        .present(DETAILS)
+        .map(|_| calls.iter().map(|call| &*call.id).collect());
+    let signed: HashSet<&str> = signed.unwrap_or_default();
     let signs = |detail: &Object<'_>| {
-        signature::signs(detail).is_some_and(|id| calls.iter().any(|call| call.id == id))
+        signature::signs(detail).is_some_and(|id| signed.contains(id.as_str()))
     };
     for list in [thinking_blocks::FIELD, DETAILS] {
         let (thoughts, hidden) = thinking_blocks::read(object, list, &signs);

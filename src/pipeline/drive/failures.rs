@@ -277,7 +277,9 @@ impl Driver {
                 .answers
                 .last()
                 .is_some_and(|answer| answer.visible_calls().next().is_some());
-        if !said {
+        // A client that reads one text is told nothing before the turn has ended.
+        let told = self.machine.spoken() || !self.turn.state.says_one_text();
+        if !said || !told {
             return;
         }
         // Nobody waits until the record is durable.

@@ -238,7 +238,7 @@ impl Sim {
             if last {
                 let ending = Ending {
                     texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
-                    skipped: 0,
+                    skips: false,
                     answer,
                     last: hop,
                     line: closed.flatten(),
