@@ -17,6 +17,8 @@ pub struct Handout {
     pub spoken: bool,
     /// Whether a machine met bytes that it must not hand on. The client gets nothing more then.
     pub withheld: bool,
+    /// Whether the client is told nothing yet. What is said meanwhile is dropped.
+    pub mute: bool,
 }
 
 /// The client's end of a stream, for one call of a machine.
@@ -26,9 +28,9 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Hands bytes to the client, unless something was withheld before.
+    /// Hands bytes to the client, unless it is told nothing yet or something was withheld before.
     pub fn say(&mut self, bytes: Bytes) {
-        if !self.handout.withheld {
+        if !self.handout.withheld && !self.handout.mute {
             self.handout.spoken = true;
             self.out.push(bytes);
         }

@@ -29,8 +29,6 @@ pub struct OneText {
     hops: Vec<Hop>,
     /// Usage of the hops that are not shown.
     skipped: Vec<Usage>,
-    /// Bytes kept.
-    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -57,19 +55,17 @@ impl OneText {
             },
             hops: vec![Hop::default()],
             skipped: Vec::new(),
-            bytes: 0,
         };
         spec.one_text.then(|| Box::new(kept()))
     }
 
     /// How many bytes are kept.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.hops.iter().map(|hop| hop.body.len()).sum()
     }
 
     /// Keeps one read of the upstream's body.
     pub fn keep(&mut self, read: &Bytes) {
-        self.bytes += read.len();
         if let Some(hop) = self.hops.last_mut() {
             hop.body.extend_from_slice(read);
         }
@@ -84,7 +80,6 @@ impl OneText {
         if says(answer) {
             let usage = self.hops.drain(..).filter_map(|hop| hop.usage);
             self.skipped.extend(usage);
-            self.bytes = hop.body.len();
         }
         hop.ended = true;
         hop.usage = answer.usage;

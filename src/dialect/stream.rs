@@ -106,7 +106,7 @@ pub struct Machine {
     handout: Handout,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
-    /// What is kept while the client is told nothing. What the format hands out meanwhile is dropped.
+    /// What is kept while the client is told nothing.
     kept: Option<Box<OneText>>,
 }
 
@@ -131,7 +131,10 @@ impl Machine {
             kept: OneText::new(&settings, spec),
             splitter: Splitter::new(settings.event_cap),
             held: settings.room.enter(),
-            handout: Handout::default(),
+            handout: Handout {
+                mute: spec.one_text,
+                ..Handout::default()
+            },
             diagnosis: Diagnosis::new(spec.dialect, spec.asked),
             format,
         }
@@ -146,14 +149,9 @@ impl Machine {
         if self.handout.withheld {
             return Err(StreamError::Withheld);
         }
-        let mut dropped = Vec::new();
-        let out = match &mut self.kept {
-            Some(kept) => {
-                kept.keep(&chunk);
-                &mut dropped
-            }
-            None => out,
-        };
+        if let Some(kept) = &mut self.kept {
+            kept.keep(&chunk);
+        }
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             // What the client did not ask for is gone before anything else reads the frame.
@@ -199,7 +197,7 @@ impl Machine {
     /// Whether the client was handed any byte yet, comments included.
     #[must_use]
     pub fn spoken(&self) -> bool {
-        self.handout.spoken && self.kept.is_none()
+        self.handout.spoken
     }
 
     /// Whether the machine met bytes that it must not hand on. It says nothing more from there on,
@@ -213,12 +211,6 @@ impl Machine {
     /// are decided, and what the client may see of them is appended. Ask
     /// [`withheld`](Self::withheld) afterwards.
     pub fn end_hop(&mut self, out: &mut Vec<Bytes>) -> Answer {
-        let mut dropped = Vec::new();
-        let out = if self.kept.is_some() {
-            &mut dropped
-        } else {
-            out
-        };
         let handout = &mut self.handout;
         let mut client = Client { handout, out };
         if let Some(tail) = self.splitter.finish() {
@@ -238,14 +230,9 @@ impl Machine {
     /// The hop had hidden calls only: drops its end and continues the client's stream with the next
     /// hop. What the held frames say besides the end is appended.
     pub fn next_hop(&mut self, out: &mut Vec<Bytes>) {
-        let mut dropped = Vec::new();
-        let out = match &mut self.kept {
-            Some(kept) => {
-                kept.next_hop();
-                &mut dropped
-            }
-            None => out,
-        };
+        if let Some(kept) = &mut self.kept {
+            kept.next_hop();
+        }
         let handout = &mut self.handout;
         self.format.next_hop(&mut Client { handout, out });
     }

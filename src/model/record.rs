@@ -166,6 +166,16 @@ pub struct BoundTo {
     pub thought: Option<Digest>,
 }
 
+impl TurnRecord {
+    /// The messages of its earlier hops that the client was shown, as they are stored.
+    #[must_use]
+    pub fn handed_out(&self) -> Vec<&str> {
+        let earlier = self.hops.iter().take(self.hops.len().saturating_sub(1));
+        let shown = earlier.filter(|hop| !hop.unshown);
+        shown.filter_map(|hop| hop.message.as_deref()).collect()
+    }
+}
+
 impl StoredHop {
     /// Whether a pass ran before it. Records of earlier versions name only the marks that it moved, which
     /// a rung for new results may have moved as well.

@@ -73,8 +73,9 @@ async fn hops(
         turn.heard(app, &answer);
         let verdict = answer.verdict();
         answers.push(answer);
-        if turn.first_shown(&answers) > shown {
-            (first, shown) = (last.clone(), turn.first_shown(&answers));
+        let now = turn.first_shown(&answers);
+        if now > shown {
+            (first, shown) = (last.clone(), now);
         }
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
         if verdict != Verdict::HiddenOnly || capped {

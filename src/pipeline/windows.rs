@@ -109,12 +109,8 @@ impl Windows {
     pub(super) fn refused(&self, tenant: TenantId, model: &str, size: u32, whole: bool) {
         if size >= MIN_WINDOW {
             self.note(key(tenant, model), |said| {
-                let less = said.refused.is_none_or(|least| size < least.size);
-                said.refused = if less {
-                    Some(Limit { size, whole })
-                } else {
-                    said.refused
-                };
+                let least = said.refused.filter(|least| least.size <= size);
+                said.refused = least.or(Some(Limit { size, whole }));
             });
         }
     }
@@ -131,13 +127,14 @@ impl Windows {
 
     /// Whether it is time to ask. If so, it is not time again for a while.
     fn is_due(&self, key: &ModelKey, now: u64) -> bool {
-        let mut due = false;
-        self.note(key.clone(), |said| {
-            due = said
-                .asked
-                .is_none_or(|asked| now.saturating_sub(asked) >= ASK_INTERVAL_MS);
-            said.asked = said.asked.filter(|_| !due).or(Some(now));
-        });
+        let mut known = self.known.lock();
+        let said = known.get(key).copied().unwrap_or_default();
+        let waited = |asked| now.saturating_sub(asked) >= ASK_INTERVAL_MS;
+        let due = said.asked.is_none_or(waited);
+        if due {
+            let asked = Some(now);
+            known.insert(key.clone(), Said { asked, ..said });
+        }
         due
     }
 

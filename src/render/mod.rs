@@ -371,7 +371,7 @@ fn last_hop<'a>(
     };
     match entry.handed {
         Handed::Front => edit.cut.text = &record.handed,
-        Handed::Split => edit.cut.hops = handed_out(record),
+        Handed::Split => edit.cut.hops = record.handed_out(),
         Handed::All => {
             edit.drop_text = true;
             edit.drop_reasoning = thoughtless(input, entry);
@@ -419,17 +419,9 @@ fn last_hop<'a>(
 /// those of the earlier hops are sent with the hops.
 pub fn joined_lists(record: &TurnRecord) -> Vec<&str> {
     let lists = ["\"reasoning_details\"", "\"thinking_blocks\""];
-    let mut joined = handed_out(record);
+    let mut joined = record.handed_out();
     joined.retain(|hop| lists.iter().any(|list| hop.contains(list)));
     joined
-}
-
-/// The messages of a turn's earlier hops that the client was shown, as they are stored.
-pub fn handed_out(record: &TurnRecord) -> Vec<&str> {
-    let earlier = record.hops.len().saturating_sub(1);
-    let earlier = record.hops.iter().take(earlier);
-    let shown = earlier.filter(|hop| !hop.unshown);
-    shown.filter_map(|hop| hop.message.as_deref()).collect()
 }
 
 /// Splits which of all calls stay into the client's calls that stay and the hidden calls that go

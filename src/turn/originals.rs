@@ -14,7 +14,6 @@ use crate::model::{
     Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Shape, StoredHop, Words, is_failure,
 };
 use crate::policy::{self, Plan, Policy, PolicyAsk, Proposal, Repetition, Target, Text};
-use crate::render;
 use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
 use crate::session::measure::Measure;
@@ -126,7 +125,7 @@ impl<'a> Originals<'a> {
             Handed::Front => Some(Cow::Owned(text.strip_prefix(&record.handed)?.to_owned())),
             Handed::Split => {
                 let mut edit = AssistantEdit::default();
-                edit.cut.hops = render::handed_out(record);
+                edit.cut.hops = record.handed_out();
                 let dialect = self.request.dialect;
                 let own = dialect.assistant(self.message(entry)?, &edit)?;
                 dialect.assistant_text(&own).map(Cow::Owned)

@@ -137,24 +137,21 @@ fn reasoning<'a>(object: &Object<'a>, calls: &[ParsedCall<'a>]) -> (Vec<Cow<'a, 
         .present(DETAILS)
         .map(|_| calls.iter().map(|call| &*call.id).collect());
     let signed: HashSet<&str> = signed.unwrap_or_default();
-    let signs = |detail: &Object<'_>| {
-        signature::signs(detail).is_some_and(|id| signed.contains(id.as_str()))
+    let mut signing = false;
+    let mut signs = |detail: &Object<'_>| {
+        let signs = signature::signs(detail).is_some_and(|id| signed.contains(id.as_str()));
+        signing |= signs;
+        signs
     };
     for list in [thinking_blocks::FIELD, DETAILS] {
-        let (thoughts, hidden) = thinking_blocks::read(object, list, &signs);
+        let (thoughts, hidden) = thinking_blocks::read(object, list, &mut signs);
         if !thoughts.is_empty() {
             return (thoughts, hidden);
         }
         sealed += hidden;
     }
     // Details of a form that is not known are counted as they stand.
-    let details = json::elements(object.present(DETAILS).unwrap_or_default());
-    let mut details = details.filter_map(|detail| Object::parse(detail).ok());
-    let known = if sealed > 0 || details.any(|detail| signs(&detail)) {
-        2
-    } else {
-        3
-    };
+    let known = if sealed > 0 || signing { 2 } else { 3 };
     let fields = ["reasoning_content", "reasoning", DETAILS];
     let texts = fields
         .iter()

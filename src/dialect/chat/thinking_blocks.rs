@@ -18,7 +18,7 @@ pub const FIELD: &str = "thinking_blocks";
 pub fn read<'a>(
     object: &Object<'a>,
     field: &str,
-    other: &dyn Fn(&Object<'_>) -> bool,
+    other: &mut dyn FnMut(&Object<'_>) -> bool,
 ) -> (Vec<Cow<'a, str>>, usize) {
     let (mut thoughts, mut sealed) = (Vec::new(), 0);
     let blocks = json::elements(object.present(field).unwrap_or_default());

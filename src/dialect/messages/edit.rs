@@ -264,10 +264,7 @@ fn is_all(own: &[Remainder<'_, '_>], blocks: &[Block<'_>]) -> bool {
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
-    let earlier = record.hops.len().saturating_sub(1);
-    let earlier = record.hops.iter().take(earlier);
-    let shown = earlier.filter(|hop| !hop.unshown);
-    let hops: Vec<&str> = shown.filter_map(|hop| hop.message.as_deref()).collect();
+    let hops = record.handed_out();
     let capped = record.hops.iter().all(|hop| hop.message.is_some());
     // Nearly all turns have one hop, and every request asks this for all turns.
     if hops.is_empty() && !capped {

@@ -285,9 +285,7 @@ fn same_thought(client: &ResponsesItem<'_>, hop: &ResponsesItem<'_>) -> bool {
 
 /// How the client's unit of a turn relates to what the turn's earlier hops handed out.
 pub fn handed(bytes: &[u8], record: &TurnRecord) -> Handed {
-    let mut hops: Vec<&str> = Vec::new();
-    let shown = record.hops.iter().filter(|hop| !hop.unshown);
-    hops.extend(shown.filter_map(|hop| hop.message.as_deref()));
+    let hops = record.handed_out();
     if record.hops.iter().all(|hop| hop.message.is_some()) {
         return capped(bytes, &record.handed);
     }
