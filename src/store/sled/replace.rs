@@ -24,6 +24,8 @@ use crate::model::Digest;
 /// How long after a sweep that failed the next one begins by itself. What failed it, such as a full
 /// disk, does not pass at once.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
+/// By how many days the clock may be ahead of the last sweep and be believed at once.
+const AHEAD: u16 = 2;
 /// After a sweep from which nothing more may go, what part of the bound must be written before the
 /// same day sees another one.
 const WAIT_PARTS: u64 = 20;
@@ -50,6 +52,9 @@ pub(super) struct Sweeps {
     running: Option<Running>,
     /// The day of the last sweep. `None` until it was read from the engine.
     day: Option<u16>,
+    /// The day on which the clock was first too far ahead of the last sweep to be believed, 0 if it never was. `None`
+    /// until it was read from the engine.
+    doubted: Option<u16>,
     /// On this day files that take too much room are not swept again before the archive is so long,
     /// because nothing more may go.
     fit_from: (u16, u64),
@@ -119,8 +124,64 @@ impl Committer {
             return Some(Due { asks, fit: full });
         }
         let aged = !quiet && (records.is_some() || content.is_some());
-        let today = self.shared.settings.clock.today();
-        (aged && self.last_sweep() < today).then_some(Due { asks, fit: None })
+        (aged && self.last_sweep() < self.believed_today()).then_some(Due { asks, fit: None })
+    }
+
+    /// Today, as far as the clock is believed when it says what is too old. A clock that is wrong by months would have
+    /// everything removed at once. So one that is far ahead of the last sweep has to be so on a second day as well;
+    /// until then it counts as the day of that sweep, and nothing more goes for its age.
+    fn believed_today(&mut self) -> u16 {
+        let settings = &self.shared.settings;
+        let today = settings.clock.today();
+        let ages = settings.retention.records.or(settings.retention.content);
+        let last = self.last_sweep();
+        let ahead = today.saturating_sub(last);
+        // Without ages a store is swept only when it is too large, which may be seldom.
+        if ages.is_none() || last == 0 {
+            return today;
+        }
+        // If that can't be read, tomorrow says the same again.
+        let first = self.first_doubt().unwrap_or(today);
+        if ahead <= AHEAD {
+            // The clock was wrong and is right again. What it said then must not speak for the next time.
+            if first != 0 {
+                self.note_doubt(0);
+            }
+            return today;
+        }
+        if (last..today).contains(&first) {
+            return today;
+        }
+        if first != today {
+            tracing::warn!(
+                days = ahead,
+                "the clock is far ahead of the day on which the store was last swept; nothing is removed for its age before tomorrow"
+            );
+            self.note_doubt(today);
+        }
+        last
+    }
+
+    /// The day on which the clock was first too far ahead; 0 if there was none.
+    fn first_doubt(&mut self) -> Option<u16> {
+        if self.sweeps.doubted.is_none() {
+            let engine = self.shared.engine.read();
+            let place = self.shared.place.engine();
+            let doubted = engine.trees().and_then(|trees| trees.doubted(place));
+            self.sweeps.doubted = doubted.ok();
+        }
+        self.sweeps.doubted
+    }
+
+    /// Notes the day on which the clock was first too far ahead, or 0 that it is right.
+    fn note_doubt(&mut self, day: u16) {
+        self.sweeps.doubted = Some(day);
+        self.wrote = true;
+        let engine = self.shared.engine.read();
+        let put = |trees: &Trees| trees.put_doubted(self.shared.place.engine(), day);
+        if let Err(error) = engine.trees().and_then(put) {
+            tracing::warn!(%error, "whether the clock is believed could not be noted");
+        }
     }
 
     /// The day of the last sweep. Today if it can't be read now.
@@ -160,8 +221,8 @@ impl Committer {
         // The copy begins with what the engine has, and the archive has the rest from here on.
         self.flush_first()?;
         self.publish_archived();
+        let today = self.believed_today();
         let shared = Arc::clone(&self.shared);
-        let today = shared.settings.clock.today();
         let since = {
             let engine = shared.engine.read();
             engine.trees()?.since(shared.place.engine())?
@@ -229,6 +290,10 @@ impl Committer {
             Ok(Removed { blobs: removed, .. }) => {
                 self.sweeps.day = Some(today);
                 self.sweeps.failed = None;
+                // The copy knows nothing of a doubt.
+                if let Some(doubted) = self.sweeps.doubted.filter(|day| *day != 0) {
+                    self.note_doubt(doubted);
+                }
                 self.shared.swept.fetch_add(*removed, Ordering::Relaxed);
                 if *removed > 0 {
                     tracing::info!(removed, "what is too old was removed from the store");
@@ -237,7 +302,7 @@ impl Committer {
             Err(error) => self.sweep_failed(error),
         }
         if let (Some(aim), Ok(removed)) = (fit, &ended) {
-            self.aim_again((aim, today), *removed);
+            self.aim_again(aim, *removed);
         }
         let ended = ended.map(|removed| removed.blobs);
         for ask in asks {
@@ -255,11 +320,12 @@ impl Committer {
     }
 
     /// Decides when files that take too much room are swept again, and what that aims at.
-    fn aim_again(&mut self, (aim, today): (u64, u16), removed: Removed) {
+    fn aim_again(&mut self, aim: u64, removed: Removed) {
         // Without a bound no sweep aims at anything.
         let Some(most) = self.shared.settings.retention.most_bytes else {
             return;
         };
+        let today = self.shared.settings.clock.today();
         let archived = self.archive.as_ref().map_or(0, Archive::end);
         let room = most.saturating_sub(self.files());
         (self.sweeps.aim, self.sweeps.fit_from) = match next_aim((aim, most, room), removed) {

@@ -256,6 +256,20 @@ impl Trees {
         })
     }
 
+    /// The day on which the clock was first too far ahead of the last sweep to be believed. 0 if there is none.
+    pub(super) fn doubted(&self, path: &Path) -> Result<u16, StoreError> {
+        let value = guarded(path, || self.meta.get("doubted"))?;
+        let day = value.and_then(|value| value[..].try_into().ok());
+        Ok(day.map_or(0, u16::from_be_bytes))
+    }
+
+    /// Notes that day.
+    pub(super) fn put_doubted(&self, path: &Path, day: u16) -> Result<(), StoreError> {
+        guarded(path, || {
+            self.meta.insert("doubted", &day.to_be_bytes()).map(|_| ())
+        })
+    }
+
     /// The position that was noted last.
     pub(super) fn position(&self, path: &Path) -> Result<Position, StoreError> {
         let value = guarded(path, || self.meta.get("counts"))?;

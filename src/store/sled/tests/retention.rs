@@ -104,6 +104,38 @@ fn contents(store: &Store, numbers: Range<u64>) -> usize {
 }
 
 #[test]
+fn a_clock_that_is_months_ahead_removes_nothing_on_its_first_day() {
+    let dated = Dated::new(Retention {
+        records: days(7),
+        content: days(3),
+        most_bytes: None,
+    });
+    let store = dated.open();
+    play(&store, 0);
+    dated.swept(&store);
+    store.close().unwrap();
+    // One start under a wrong clock, and whatever asks for a sweep under it.
+    dated.set(100);
+    let store = dated.open();
+    assert_eq!(store.sweep().unwrap(), 0);
+    assert_eq!(present(&store, turns(0)), Ok(TURNS as usize));
+    store.close().unwrap();
+    // The clock is right again, then wrong on another day than the one that was noted.
+    dated.set(2);
+    let store = dated.open();
+    dated.swept(&store);
+    dated.set(200);
+    assert_eq!(store.sweep().unwrap(), 0);
+    assert_eq!(present(&store, turns(0)), Ok(TURNS as usize));
+    store.close().unwrap();
+    // It says the same for a second day, which another start sees: it was no mistake.
+    dated.set(201);
+    let store = dated.open();
+    dated.swept(&store);
+    assert_eq!(present(&store, turns(0)), Ok(0));
+}
+
+#[test]
 fn over_a_month_what_is_too_old_goes_and_the_disk_stops_growing() {
     let dated = Dated::new(Retention {
         records: days(7),
