@@ -229,16 +229,9 @@ impl<'a> Marked<'a> {
             .is_some_and(|item| self.shown(item))
     }
 
-    /// Whether evicted text of a message is shown again, because the upstream refuses calls without
-    /// it and a call of the message is shown.
-    pub(super) fn is_called(self, items: &[Item]) -> bool {
-        let mut calls = items.iter().filter(|item| item.kind == ItemKind::Call);
-        self.transcript.without.has(EditKind::Text) && calls.any(|item| self.shown(item))
-    }
-
     /// Whether an item of a message that is shown is shown itself. Its mark decides, unless the
-    /// upstream refuses the message with it or without it. Evicted text is shown again only beside
-    /// calls: alone it would be the whole message.
+    /// upstream refuses the message with it or without it. Evicted text that the upstream wants beside calls is shown
+    /// again if a call of its message is (`called`): alone it would be the whole message.
     pub(super) fn stays(self, item: &Item, called: bool) -> bool {
         let demanded = match item.kind {
             ItemKind::Reasoning

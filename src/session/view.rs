@@ -2,6 +2,7 @@
 //! many tokens that takes; the renderer turns it into bytes, and the policies measure it. Pure: the
 //! same transcript and marks give the same view. Never chooses which mark moves.
 
+mod calls;
 mod edits;
 mod left;
 mod parts;
@@ -10,6 +11,7 @@ mod sizes;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use calls::{CallsShown, spoken};
 pub use parts::{Part, Parts};
 
 use super::graph::Episode;
@@ -17,7 +19,7 @@ use super::index::{EntryIndex, Indexed, ItemIndex, indices};
 use super::marked::{Marked, StandIn, fronted};
 use super::measure::Measure;
 use super::note::Note;
-use super::transcript::{Item, Source, Transcript, TranscriptEntry};
+use super::transcript::{Item, Transcript, TranscriptEntry};
 use super::{ids, stub, tombstone};
 use crate::model::{EditKind, ItemKind, Kept, Mark, Marks, Role};
 
@@ -32,6 +34,8 @@ pub struct View {
     sizes: Indexed<EntryIndex, u32>,
     /// Their sum.
     size: u64,
+    /// What is shown of the calls of every entry. One answer may have thousands, so they are never counted anew.
+    calls: Indexed<EntryIndex, CallsShown>,
     /// The entries that are shown, where one may have to be kept apart from the one before it; else empty.
     shown: BTreeSet<EntryIndex>,
     /// The messages whose thoughts the provider drops by itself; empty if it drops none.
@@ -176,12 +180,19 @@ impl View {
         let Some(item) = self.transcript.items.get(index) else {
             return;
         };
+        let entry = item.entry;
+        let before = self.call_of(item, index);
         let marks = Arc::make_mut(&mut self.marks);
         marks.raise(item.no, mark);
         if let Some(kept) = kept {
             marks.keep(item.no, kept);
         }
         self.note_left(index, measure);
+        let item = self.transcript.items.get(index);
+        let now = item.map_or(before, |item| self.call_of(item, index));
+        if let Some(calls) = self.calls.get_mut(entry) {
+            calls.replace(before, now);
+        }
     }
 
     /// Writes what is left of one call or text again, or removes the note if nothing is left.
@@ -357,14 +368,16 @@ impl View {
     /// What an assistant message shows. Its bytes and its size both follow from this.
     fn said(&self, entry: &TranscriptEntry) -> Said {
         let seen = self.marked();
-        let called = seen.is_called(seen.transcript.items_of(entry));
+        let calls = self.calls_of(entry);
+        let called = seen.transcript.without.has(EditKind::Text) && calls.shown > 0;
         let mut said = Said {
             called,
-            whole: true,
+            shown: calls.shown > 0,
+            whole: calls.less == 0,
             ..Said::default()
         };
-        let mut parted = false;
-        for (at, item) in seen.transcript.indexed_items_of(entry) {
+        let mut parted = calls.parted > 0;
+        for (at, item) in spoken(seen.transcript, entry) {
             let stays = seen.stays(item, called);
             if item.kind == ItemKind::Reasoning {
                 said.thought = stays;
@@ -373,9 +386,7 @@ impl View {
             }
             said.shown |= stays && !item.blank;
             said.whole &= stays && own_note(&self.notes, at, item).is_none();
-            // The client never had the hidden calls of a message of its own.
-            let ours = item.hidden && matches!(entry.source, Source::LastHop { .. });
-            parted |= !stays && !ours;
+            parted |= !stays;
         }
         // In some formats a thought is valid only beside all that was said with it. What the upstream refuses to
         // miss stays all the same.

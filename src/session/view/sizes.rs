@@ -1,7 +1,7 @@
 //! How many tokens a view takes. What a message shows and what that takes both follow from `said`. Never decides what
 //! is shown.
 
-use super::{View, own_note};
+use super::{View, own_note, spoken};
 use crate::model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
 use crate::session::index::{EntryIndex, Indexed, ItemIndex};
 use crate::session::marked::Marked;
@@ -37,8 +37,13 @@ impl View {
 
     /// Counts all entries.
     pub(super) fn count(&mut self) {
-        self.dropped = self.dropped_now();
         let transcript = Arc::clone(&self.transcript);
+        self.calls = transcript
+            .entries
+            .iter()
+            .map(|entry| self.calls_now(entry))
+            .collect();
+        self.dropped = self.dropped_now();
         self.sizes = transcript.entries.iter().map(|_| 0).collect();
         self.size = 0;
         self.shown.clear();
@@ -148,8 +153,8 @@ impl View {
                 if !said.shown {
                     return (0, 0);
                 }
-                let (mut body, mut thought) = (MESSAGE_TOKENS, 0);
-                let all = seen.transcript.indexed_items_of(entry);
+                let (mut body, mut thought) = (MESSAGE_TOKENS + self.calls_of(entry).tokens, 0);
+                let all = spoken(seen.transcript, entry);
                 for (at, item) in all.filter(|(_, item)| self.says(&said, item)) {
                     body += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
                     if item.kind == ItemKind::Reasoning {
