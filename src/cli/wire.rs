@@ -64,6 +64,8 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         },
         intercept: dialect::stream::MachineSettings {
             usage: config.streams.usage,
+            room: config.server.room(),
+            answer_cap: config.store.answer_cap,
             ..Default::default()
         },
         watched: App::watched_in(config.server.cache_memory),
@@ -85,6 +87,7 @@ pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Resul
         counter: Counter::load(),
         models: models(config)?,
         metrics,
+        large: App::large_turns(),
         streams: TaskTracker::new(),
         clock: App::system_clock,
     }))

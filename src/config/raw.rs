@@ -292,6 +292,8 @@ pub struct RawStore {
     pub read_wait: Option<String>,
     /// MiB.
     pub cache_mb: Option<u32>,
+    /// Bytes, as a number or with a unit.
+    pub answer_cap: Option<Value>,
     /// `off`, `asked` or `all`.
     pub content: Option<String>,
     /// How long records are kept, in days, or `forever`.

@@ -201,6 +201,14 @@ pub(super) fn store_bytes(value: Value) -> Result<Option<u64>, String> {
     }
 }
 
+/// Reads the memory of the backend's cache, in MiB.
+pub(super) fn store_cache(size: u32) -> Result<u32, String> {
+    match size {
+        8..=65_536 => Ok(size),
+        _ => Err("must be between 8 and 65536 MiB".to_owned()),
+    }
+}
+
 /// Reads the memory of all caches.
 pub(super) fn cache_memory(value: Value) -> Result<usize, String> {
     let size = size(value)?;

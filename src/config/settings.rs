@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
+use crate::dialect::stream::ANSWER_CAP;
 use crate::pipeline::{ShownContent, StreamSettings};
 use crate::policy::Partitions;
 use crate::store::{Backend, Retention};
@@ -120,6 +121,8 @@ pub struct StoreSection {
     pub read_wait: Duration,
     /// The cache of the backend, in MiB.
     pub cache_mb: u32,
+    /// How many bytes one answer may say and still be recorded.
+    pub answer_cap: usize,
     /// How much of the client's content is stored.
     pub content: StoreContent,
     /// How long and how much is kept.
@@ -143,6 +146,7 @@ impl Default for StoreSection {
             wait: Duration::from_millis(250),
             read_wait: Duration::from_secs(2),
             cache_mb: 48,
+            answer_cap: ANSWER_CAP,
             content: StoreContent::Asked,
             retention: Retention::default(),
             snapshots: None,

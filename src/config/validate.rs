@@ -13,8 +13,8 @@ use super::raw::{
 use super::readers::{
     address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
     fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
-    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, tenant_key, timeout,
-    word,
+    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
+    tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
@@ -547,18 +547,8 @@ impl Check<'_> {
             units::duration(&text)
         });
         take!(self, store: raw.read_wait => store.read_wait, timeout);
-        self.set(
-            "store.cache_mb",
-            raw.cache_mb,
-            &mut store.cache_mb,
-            |size| {
-                if (8..=65_536).contains(&size) {
-                    Ok(size)
-                } else {
-                    Err("must be between 8 and 65536 MiB".to_owned())
-                }
-            },
-        );
+        take!(self, store: raw.cache_mb => store.cache_mb, store_cache);
+        take!(self, store: raw.answer_cap => store.answer_cap, size);
         self.set("store.content", raw.content, &mut store.content, |text| {
             word(
                 &text,

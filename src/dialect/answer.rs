@@ -46,6 +46,9 @@ pub struct Answer {
     pub handle: Option<String>,
     /// What the provider says of why its cache missed, in its own word.
     pub diagnosis: Option<String>,
+    /// Whether it said more than is kept. What is here of its text, its calls and its blocks is then a part that nobody
+    /// may rely on: the turn ends with it, and is not recorded.
+    pub forgotten: bool,
 }
 
 /// One whole block of an answer.

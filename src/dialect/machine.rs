@@ -42,6 +42,15 @@ impl Client<'_> {
     }
 }
 
+/// What is kept of a hop, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeptBytes {
+    /// What it has said: what can be forgotten.
+    pub said: usize,
+    /// What waits to be handed out, and what tells which of it may be.
+    pub waits: usize,
+}
+
 /// The stream machine of a format. [`super::stream::Machine`] says what each call means to a driver
 /// and in which order they come.
 pub trait FormatMachine: Debug + Send + Sync {
@@ -59,6 +68,12 @@ pub trait FormatMachine: Debug + Send + Sync {
 
     /// What the hop has said so far, as if its body ended here.
     fn said(&self) -> Answer;
+
+    /// What is kept of the hop.
+    fn kept(&self) -> KeptBytes;
+
+    /// Forgets what the hop has said so far, but for what tells which of it the client may see.
+    fn forget(&mut self);
 
     /// The upstream's body has ended.
     fn end_hop(&mut self, client: &mut Client<'_>) -> Answer;

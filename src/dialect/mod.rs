@@ -31,7 +31,6 @@ pub mod opening;
 pub mod request;
 mod request_fields;
 pub(crate) mod responses;
-pub mod room;
 mod shape;
 pub(crate) mod splice;
 pub mod sse;

@@ -5,9 +5,9 @@
 use bytes::{Bytes, BytesMut};
 
 use super::answer::Answer;
-use super::room::Room;
 use super::stream::{Machine, MachineSettings, Spec};
 use crate::model::Usage;
+use crate::model::room::Room;
 
 /// The first of a turn's hops that such a client is shown: the last one that says something. Those behind it, which
 /// say nothing, are shown too, for their calls and for how the answer ends.

@@ -51,6 +51,8 @@ label_set!(
         PreviousResponseId => "previous_response_id",
         /// It names an item that is not known here.
         ItemReference => "item_reference",
+        /// It has more messages than there may ever be memory for.
+        Messages => "messages",
     }
 );
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 /// Default cap on one event's bytes. A picture in 4K is one event of more than 20 MB.
-pub const EVENT_CAP: usize = super::room::ROOM;
+pub const EVENT_CAP: usize = 256 << 20;
 
 /// An event outgrew its cap. The stream can't be read on from here.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]

@@ -31,14 +31,20 @@ use super::guard::Guard;
 use super::machine::{Client, FormatMachine, Handout};
 use super::names::Names;
 use super::one_text::OneText;
-use super::room::{Full, Held, Room};
 use super::sse::{EVENT_CAP, Splitter, TooLarge};
 use super::{messages, responses};
+use crate::model::room::{Full, HeldAnswer, Room};
 use crate::model::{Dialect, Usage};
 
 pub use super::diagnosis::WhoAsked;
 pub use super::responses::Echo;
 pub use super::usage::{UsageMode, UsageWish};
+
+/// How many bytes of what one hop says are kept if nobody sets another bound. The longest answers that models give
+/// have some 128,000 tokens, half a MiB.
+pub const ANSWER_CAP: usize = 8 << 20;
+/// After so many bytes what is kept of a hop is weighed again.
+const WEIGH_EVERY: usize = 1 << 20;
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub struct MachineSettings {
     pub event_cap: usize,
     /// Room for what is held of answers.
     pub room: Room,
+    /// How many bytes of what a hop says are kept. What says more is handed on and forgotten.
+    pub answer_cap: usize,
     /// Which usage the client is told when a turn had several hops.
     pub usage: UsageMode,
 }
@@ -56,6 +64,7 @@ impl Default for MachineSettings {
         Self {
             event_cap: EVENT_CAP,
             room: Room::default(),
+            answer_cap: ANSWER_CAP,
             usage: UsageMode::default(),
         }
     }
@@ -102,7 +111,14 @@ pub enum StreamError {
 pub struct Machine {
     splitter: Splitter,
     /// Room for what is held until more of the stream has come.
-    held: Held,
+    held: HeldAnswer,
+    /// How much of what a hop says is kept.
+    cap: usize,
+    /// How many bytes came since what is kept was weighed, and what it weighed.
+    unweighed: usize,
+    weighed: usize,
+    /// Whether more was said than is kept.
+    forgot: bool,
     handout: Handout,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
@@ -130,7 +146,11 @@ impl Machine {
         Self {
             kept: OneText::new(&settings, spec),
             splitter: Splitter::new(settings.event_cap),
-            held: settings.room.enter(),
+            held: settings.room.enter_answer(),
+            cap: settings.answer_cap,
+            unweighed: 0,
+            weighed: 0,
+            forgot: false,
             handout: Handout {
                 mute: spec.one_text,
                 ..Handout::default()
@@ -152,6 +172,7 @@ impl Machine {
         if let Some(kept) = &mut self.kept {
             kept.keep(&chunk);
         }
+        self.unweighed += chunk.len();
         self.splitter.push(chunk);
         while let Some(frame) = self.splitter.next_frame()? {
             // What the client did not ask for is gone before anything else reads the frame.
@@ -162,8 +183,38 @@ impl Machine {
                 return Err(StreamError::Withheld);
             }
         }
+        if self.unweighed >= WEIGH_EVERY.min(self.cap) {
+            self.weigh();
+        }
         let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes());
-        Ok(self.held.take(kept + self.splitter.waiting())?)
+        let held = self
+            .held
+            .take(kept + self.splitter.waiting() + self.weighed);
+        // What is kept for the record may be given up for room, and the answer goes on.
+        if held.is_err() && self.weighed > 0 {
+            self.forget();
+            return Ok(self
+                .held
+                .take(kept + self.splitter.waiting() + self.weighed)?);
+        }
+        Ok(held?)
+    }
+
+    /// Weighs what is kept of the hop, and forgets it if that is too much.
+    fn weigh(&mut self) {
+        self.unweighed = 0;
+        let kept = self.format.kept();
+        self.weighed = kept.said + kept.waits;
+        if kept.said > self.cap {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.format.forget();
+        self.forgot = true;
+        let kept = self.format.kept();
+        self.weighed = kept.said + kept.waits;
     }
 
     /// Whether the frame with the finish reason was seen. It and all after it are held, and what
@@ -190,6 +241,7 @@ impl Machine {
     fn diagnosed(&self, answer: Answer) -> Answer {
         Answer {
             diagnosis: self.diagnosis.said(),
+            forgotten: self.forgot,
             ..answer
         }
     }

@@ -9,7 +9,8 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
-use super::budget::{BodyShare, PieceBuffer};
+use super::pieces::PieceBuffer;
+use super::waiting::BodyRoom;
 use crate::pipeline::ProxyError;
 use crate::upstream::UploadFault;
 
@@ -67,7 +68,7 @@ impl Coding {
     }
 }
 
-/// Reads a body whole, up to `cap` bytes. Its bytes count against its share of all bodies' memory.
+/// Reads a body whole, up to `cap` bytes. Its bytes take of the room that all bodies share.
 ///
 /// # Errors
 /// [`ProxyError::TooLarge`] over the limit, [`ProxyError::Body`] if the body stops early or stalls,
@@ -76,11 +77,12 @@ pub(super) async fn read<B>(
     mut body: B,
     headers: &HeaderMap,
     cap: usize,
-    mut share: BodyShare,
+    room: &BodyRoom,
 ) -> Result<Bytes, ProxyError>
 where
     B: Body<Data = Bytes, Error = UploadFault> + Unpin,
 {
+    let mut held = room.enter();
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
@@ -97,9 +99,9 @@ where
             discard(body, cap).await;
             return Err(ProxyError::TooLarge { cap });
         }
-        if let Err(full) = share.grow(data.len()).await {
+        if let Err(full) = room.grow(&mut held, data.len()).await {
             discard(body, cap).await;
-            return Err(full);
+            return Err(full.into());
         }
         // A long body that came in one read is never copied.
         if so_far == 0 {
@@ -124,7 +126,8 @@ where
     } else {
         whole.join()
     };
-    Ok(share.hold(whole))
+    held.keep(whole.len());
+    Ok(held.hold(whole))
 }
 
 /// The next bytes of a body, without trailers.
@@ -174,8 +177,8 @@ mod tests {
     use http_body_util::StreamBody;
     use proptest::prelude::*;
 
-    use super::super::budget::BodyBudget;
     use super::*;
+    use crate::model::room::Room;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread()
@@ -226,8 +229,9 @@ mod tests {
                 Ok::<_, UploadFault>(http_body::Frame::data(Bytes::from(chunk)))
             });
             let body = StreamBody::new(futures_util::stream::iter(frames));
-            let budget = BodyBudget::new(200);
-            match run(read(body, &headers, cap, budget.share())) {
+            let room = Room::of(200);
+            let bodies = BodyRoom::new(&room);
+            match run(read(body, &headers, cap, &bodies)) {
                 Ok(bytes) => prop_assert!(whole.len() <= cap && bytes == whole),
                 Err(error) => {
                     prop_assert!(whole.len() > cap);
@@ -235,7 +239,7 @@ mod tests {
                     prop_assert!(too_large);
                 }
             }
-            prop_assert!(budget.share().try_grow(200), "all of it is given back");
+            prop_assert!(room.enter().try_grow(200), "all of it is given back");
         }
     }
 }

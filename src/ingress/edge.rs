@@ -14,7 +14,6 @@ use hyper::body::Incoming;
 
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
-use super::budget::BodyBudget;
 use super::connections::Busy;
 use super::descriptors;
 use super::detach;
@@ -26,6 +25,7 @@ use super::limit::{CountedBody, RequestLimit};
 use super::origin::OriginGuard;
 use super::pace::Paced;
 use super::settings::ServerSettings;
+use super::waiting::BodyRoom;
 use crate::dialect::Purpose;
 use crate::model::{Dialect, Rope};
 use crate::pipeline::{
@@ -41,8 +41,8 @@ pub struct Edge {
     tenant_key: [u8; 32],
     limit: RequestLimit,
     guard: OriginGuard,
-    budget: BodyBudget,
     unpackers: Unpackers,
+    room: BodyRoom,
 }
 
 impl Edge {
@@ -58,12 +58,9 @@ impl Edge {
             );
         }
         let limit = RequestLimit::new(settings.max_in_flight.min(affordable));
-        let budget = settings
-            .body_budget
-            .max(BodyBudget::least(settings.body_cap));
         let guard = OriginGuard::new(settings.listen.ip(), &settings.hosts, &settings.origins);
         Self {
-            budget: BodyBudget::new(budget),
+            room: BodyRoom::new(&app.intercept.room),
             unpackers: Unpackers::new(),
             settings,
             app,
@@ -228,8 +225,8 @@ async fn admit(
     };
     let agent = headers::agent(&headers).to_owned();
     // Both bodies are kept: the raw one is forwarded if management fails.
-    let raw = body::read(body, &headers, cap, edge.budget.share()).await?;
-    let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.budget);
+    let raw = body::read(body, &headers, cap, &edge.room).await?;
+    let unpacking = edge.unpackers.unpack(coding, &raw, cap, &edge.room);
     let body = unpacking.await?;
     Ok(Admitted::Turn(Box::new(TurnRequest {
         dialect,

@@ -12,7 +12,9 @@ use tokio::sync::Semaphore;
 use zstd::stream::read::Decoder;
 
 use super::body::Coding;
-use super::budget::{BodyBudget, BodyShare, PieceBuffer};
+use super::pieces::PieceBuffer;
+use super::waiting::BodyRoom;
+use crate::model::room::Held;
 use crate::pipeline::{ProxyError, ServingLimit};
 
 /// How many bytes any body may unpack to.
@@ -32,7 +34,7 @@ const WORK_TIME: Duration = Duration::from_secs(5);
 /// How long a body waits for its turn.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
-/// How many bytes are unpacked before the budget is asked for more room.
+/// How many bytes are unpacked before more room is asked for.
 const STEP_BYTES: usize = 256 << 10;
 
 /// How many bytes a decoder gets before the time is checked.
@@ -54,20 +56,20 @@ impl Unpackers {
     /// # Errors
     /// [`ProxyError::TooLarge`] as soon as the output exceeds the limit, [`ProxyError::Unpacks`] as
     /// soon as it costs too much, [`ProxyError::Coding`] if the input is not in its coding,
-    /// [`ProxyError::Overloaded`] if the budget has no room.
+    /// [`ProxyError::Overloaded`] if there is no room.
     pub(super) async fn unpack(
         &self,
         coding: Coding,
         raw: &Bytes,
         cap: usize,
-        budget: &BodyBudget,
+        room: &BodyRoom,
     ) -> Result<Bytes, ProxyError> {
         let name = match coding {
             Coding::Identity | Coding::Unknown => return Ok(raw.clone()),
             Coding::Gzip => "gzip",
             Coding::Zstd => "zstd",
         };
-        let mut share = budget.share();
+        let mut held = room.enter();
         let busy = ProxyError::Overloaded(ServingLimit::Processors);
         let turn = tokio::time::timeout(TURN_WAIT, self.0.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
@@ -79,15 +81,18 @@ impl Unpackers {
         };
         // The worker returns whenever it needs room, because only here it can be waited for.
         loop {
-            share.grow(STEP_BYTES).await?;
+            room.grow(&mut held, STEP_BYTES).await?;
             let step = tokio::task::spawn_blocking(move || {
-                let step = work.run(&mut share);
-                (work, share, step)
+                let step = work.run(&mut held);
+                (work, held, step)
             });
             let step = step.await.map_err(|_| ProxyError::panicked())?;
             match step {
-                (_, share, UnpackStep::Done(body)) => return Ok(share.hold(body)),
-                (same, grown, UnpackStep::Room) => (work, share) = (same, grown),
+                (_, mut held, UnpackStep::Done(body)) => {
+                    held.keep(body.len());
+                    return Ok(held.hold(body));
+                }
+                (same, grown, UnpackStep::Room) => (work, held) = (same, grown),
                 (_, _, UnpackStep::Large) => return Err(ProxyError::TooLarge { cap }),
                 (_, _, UnpackStep::Costly) => return Err(ProxyError::Unpacks),
                 (_, _, UnpackStep::Broken) => return Err(ProxyError::Coding { coding: name }),
@@ -151,7 +156,7 @@ impl Unpacking {
     }
 
     /// Unpacks step by step while there is room. The caller has made room for the first step.
-    fn run(&mut self, share: &mut BodyShare) -> UnpackStep {
+    fn run(&mut self, held: &mut Held) -> UnpackStep {
         loop {
             // One byte more than is allowed shows that the limit is exceeded.
             let most = self.cap.min(self.most).saturating_add(1);
@@ -175,7 +180,7 @@ impl Unpacking {
                 Ok(_) if length < step => {
                     return UnpackStep::Done(std::mem::take(&mut self.output).join());
                 }
-                Ok(_) if !share.try_grow(STEP_BYTES) => return UnpackStep::Room,
+                Ok(_) if !held.try_grow(STEP_BYTES) => return UnpackStep::Room,
                 Ok(_) => {}
             }
         }
@@ -228,6 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::room::Room;
 
     fn gzip(data: &[u8]) -> Bytes {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -244,10 +250,10 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let budget = BodyBudget::new(STEP_BYTES.saturating_add(cap));
-        let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &budget));
+        let room = BodyRoom::new(&Room::of(STEP_BYTES.saturating_add(cap)));
+        let unpacked = runtime.block_on(Unpackers::new().unpack(coding, raw, cap, &room));
         assert!(
-            unpacked.is_ok() || budget.share().try_grow(STEP_BYTES + cap),
+            unpacked.is_ok() || room.enter().try_grow(STEP_BYTES + cap),
             "what is refused holds nothing"
         );
         unpacked

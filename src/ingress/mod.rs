@@ -12,7 +12,6 @@
 mod admin;
 mod auth;
 mod body;
-mod budget;
 mod connections;
 mod console;
 pub mod descriptors;
@@ -25,10 +24,12 @@ mod leftover;
 mod limit;
 mod origin;
 mod pace;
+mod pieces;
 mod server;
 mod settings;
 mod socket;
 mod store_work;
+mod waiting;
 
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};

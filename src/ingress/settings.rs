@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::auth::Sources;
 use super::origin::{Hosts, Origins};
 use super::pace::Pace;
+use super::pieces;
 use crate::model::caches::MEMORY;
+use crate::model::room::{ROOM, Room};
 
 /// Where the server listens, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +19,8 @@ pub struct ServerSettings {
     pub admin: SocketAddr,
     /// The largest body that is read whole, in bytes, before and after decompression.
     pub body_cap: usize,
-    /// How many bytes the bodies of all requests may take. It counts as twice `body_cap` if it is
-    /// less, so that one body can always be served.
+    /// How many bytes requests, answers and what is made of them may take. It counts as twice `body_cap` if it
+    /// is less, so that one body can always be served.
     pub body_budget: usize,
     /// How slowly a body may come.
     pub pace: Pace,
@@ -38,13 +40,21 @@ pub struct ServerSettings {
     pub origins: Origins,
 }
 
+impl ServerSettings {
+    /// Room for requests and answers.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room::of(self.body_budget.max(pieces::most_of_one(self.body_cap)))
+    }
+}
+
 impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8787).into(),
             admin: (Ipv4Addr::LOCALHOST, 9187).into(),
             body_cap: 64 << 20,
-            body_budget: 512 << 20,
+            body_budget: ROOM,
             pace: Pace {
                 wait: Duration::from_secs(30),
                 rate: 4 << 10,

@@ -17,6 +17,7 @@ mod numbers;
 mod pins;
 pub mod raw;
 mod record;
+pub mod room;
 mod rope;
 mod session_row;
 mod strings;

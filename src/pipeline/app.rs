@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::active_sessions::ActiveSessions;
@@ -70,6 +71,8 @@ pub struct App {
     pub models: Models,
     /// Where turns are counted.
     pub metrics: Metrics,
+    /// Turns for requests with much to be read: one fewer than there are processors, and at least one.
+    pub large: Arc<Semaphore>,
     /// Tasks that drive streams. A shutdown waits for them, because they write records.
     pub streams: TaskTracker,
     /// The time in milliseconds since 1970: [`App::system_clock`], or the clock of a test.
@@ -77,6 +80,13 @@ pub struct App {
 }
 
 impl App {
+    /// The turns of [`App::large`], all free.
+    #[must_use]
+    pub fn large_turns() -> Arc<Semaphore> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Arc::new(Semaphore::new(processors.saturating_sub(1).max(1)))
+    }
+
     /// The metrics, in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {

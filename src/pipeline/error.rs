@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::Dialect;
+use crate::model::room::Full;
 use crate::policy::Pinned;
 use crate::record::FailedStage;
 use crate::turn::TermsError;
@@ -100,7 +101,7 @@ pub enum ProxyError {
 pub enum ServingLimit {
     /// How many requests are served.
     Requests,
-    /// How many bytes all bodies take.
+    /// How many bytes requests and answers take.
     Bodies,
     /// How many bodies are unpacked.
     Processors,
@@ -151,6 +152,12 @@ struct ErrorFacts {
     fault: Fault,
     status: StatusCode,
     code: &'static str,
+}
+
+impl From<Full> for ProxyError {
+    fn from(_: Full) -> Self {
+        Self::Overloaded(ServingLimit::Bodies)
+    }
 }
 
 impl ProxyError {

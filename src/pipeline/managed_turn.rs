@@ -18,6 +18,7 @@ use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
 use super::ledger_input::answer_sizes;
+use super::opening::aside;
 use super::proven::Fact;
 use super::record_place::RecordPlace;
 use super::reporter::Reporter;
@@ -27,6 +28,7 @@ use crate::dialect::one_text;
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
+use crate::model::room::Held;
 use crate::model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop, TurnRecord};
 use crate::record::{FailedStage, Phase, StoreOp, Unrecorded};
 use crate::tokens::Family;
@@ -57,6 +59,10 @@ pub(super) struct ManagedTurn {
     pub sent: bool,
     /// Its place among the branches of its session.
     pub branch: Branching,
+    /// How many bytes each of its parts has to read.
+    pub size: usize,
+    /// The room that what is made of its messages takes.
+    pub _held: Held,
 }
 
 impl ManagedTurn {
@@ -101,9 +107,9 @@ impl ManagedTurn {
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let (state, prepared) = (&self.state, &self.prepared);
-        let (hop, counted) = self.reporter.timed(Phase::Intercept, || {
-            hidden::settle(state, prepared, answer, keep, &reader)
-        });
+        let run = || hidden::settle(state, prepared, answer, keep, &reader);
+        let timed = || self.reporter.timed(Phase::Intercept, run);
+        let (hop, counted) = aside(self.size, timed);
         self.reporter.hidden(counted);
         hop
     }
@@ -116,7 +122,7 @@ impl ManagedTurn {
         answers: &[Answer],
         end: TurnEnd<'_>,
     ) -> Option<Committed> {
-        self.guarded(app, |turn| turn.record(app, answers, end))
+        self.guarded(app, answers, |turn| turn.record(app, answers, end))
     }
 
     /// Does the same for a turn that ends after its hidden calls were answered. The client has what the
@@ -127,7 +133,7 @@ impl ManagedTurn {
         answers: &[Answer],
         end: TurnEnd<'_>,
     ) -> Option<Committed> {
-        self.guarded(app, |turn| {
+        self.guarded(app, answers, |turn| {
             let last = turn.state.pending.pop()?;
             turn.ended(app, answers, last, end)
         })
@@ -136,8 +142,15 @@ impl ManagedTurn {
     fn guarded(
         &mut self,
         app: &App,
+        answers: &[Answer],
         ended: impl FnOnce(&mut Self) -> Option<Ended>,
     ) -> Option<Committed> {
+        if answers.iter().any(|answer| answer.forgotten) {
+            tracing::warn!("an answer is longer than what is recorded of one (store.answer_cap)");
+            self.reporter.unrecorded(Unrecorded::Long);
+            return None;
+        }
+        let size = self.size;
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
             let committed = finish::commit(app, &self.place, &self.state, &mut self.branch, ended)?;
@@ -147,7 +160,7 @@ impl ManagedTurn {
             self.reporter.recorded(tenant, committed.id(), row);
             Some(committed)
         });
-        catch_unwind(run).unwrap_or_else(|_| {
+        aside(size, || catch_unwind(run)).unwrap_or_else(|_| {
             tracing::error!("a turn could not be recorded: the proxy made a mistake");
             self.reporter.failed_open(FailedStage::Panic);
             None
@@ -251,7 +264,8 @@ impl ManagedTurn {
         let dialect = self.state.request.dialect;
         let profile = self.state.terms.profile.as_deref();
         let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
-        self.reporter.prepare(&mut self.state, &tools, refused)
+        let (reporter, state) = (&mut self.reporter, &mut self.state);
+        aside(self.size, || reporter.prepare(state, &tools, refused))
     }
 
     /// Prepares the hop in hand again, without some edits.
@@ -266,8 +280,11 @@ impl ManagedTurn {
         let dialect = self.state.request.dialect;
         let profile = self.state.terms.profile.as_deref();
         let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
-        self.state.go_without(edits, &tools)?;
-        self.reporter.prepare(&mut self.state, &tools, None)
+        let (reporter, state) = (&mut self.reporter, &mut self.state);
+        aside(self.size, || {
+            state.go_without(edits, &tools)?;
+            reporter.prepare(state, &tools, None)
+        })
     }
 
     /// Prepares the hop in hand again, without thoughts that lost their place, or without any.
@@ -466,7 +483,8 @@ impl ManagedTurn {
 /// The end of a turn that reached the bound on hops with these answers: the client reads a line if
 /// nothing else was said.
 pub(super) fn at_hop_cap(answers: &[Answer]) -> TurnEnd<'static> {
-    let silent = answers.iter().all(|answer| answer.text.is_empty());
+    let mut answers = answers.iter();
+    let silent = answers.all(|answer| answer.text.is_empty() && !answer.forgotten);
     TurnEnd::HopCap {
         line: silent.then_some(CAP_LINE),
     }

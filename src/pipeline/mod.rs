@@ -38,6 +38,7 @@ mod app;
 mod asked;
 mod bodies;
 mod branch;
+mod decoded;
 mod drive;
 mod erasing;
 mod error;

@@ -8,29 +8,30 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::branch::{self, Branching};
+use super::decoded::{self, DecodedRequest};
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
 use super::managed_turn::{ManagedTurn, over_budget};
-use super::opening::{Opening, Stop, Trust, look_up, stage};
+use super::opening::{Opening, Stop, Trust, is_long, look_up, stage, unfound};
 use super::proven::Fact;
 use super::record_place::{self, RecordPlace};
-use super::refer::{self, LookedUp, Referred};
+use super::refer::{LookedUp, Referred};
 use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
 use super::standing::{is_proven, trust};
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
-use crate::dialect::request::{Lost, Request, RequestError};
-use crate::history::{FindError, Patience, Reads};
-use crate::model::{Dialect, EditKind, Head, Role, Scope, Shape, TenantId};
+use crate::dialect::request::{Lost, Request};
+use crate::history::{Patience, Reads};
+use crate::model::{EditKind, Head, Role, Shape};
 use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
 use crate::session::path::Path;
-use crate::tokens::{CacheModel, Family};
+use crate::tokens::Family;
 use crate::turn::state::{MiddleError, Prepared, TurnState};
-use crate::turn::{Mode, SetBreakpoints, Terms};
+use crate::turn::{Mode, Terms};
 
 /// What becomes of a request.
 pub(super) enum Opened {
@@ -45,15 +46,6 @@ pub(super) enum Opened {
         /// What is known of it.
         reporter: Box<Reporter>,
     },
-}
-
-/// A request that was decoded.
-struct DecodedRequest {
-    request: Request,
-    /// The path to the response that the request goes on from, if it names one.
-    known: Option<Path>,
-    terms: Terms,
-    family: Family,
 }
 
 /// A request whose messages were counted, before its place is known.
@@ -74,6 +66,9 @@ enum OpeningStep {
     Refers(Box<DecodedRequest>),
     /// Its path must be looked up in the store.
     Cold(Box<CountedRequest>),
+    /// Its path is known, and has more to be read than an async worker should. Whether another turn goes on from the
+    /// path may be known, too.
+    Long(Box<CountedRequest>, Arc<Path>, Option<bool>),
 }
 
 /// What a turn is made of.
@@ -96,6 +91,7 @@ pub(super) async fn open(
         request,
         reporter,
         size,
+        held: app.intercept.room.enter(),
         trust: Trust::Whole,
         patience,
         began: app.erasing.began(),
@@ -106,7 +102,7 @@ pub(super) async fn open(
         (opening, step) = expand(app, opening, asked).await?;
     }
     // A request that needed no disk is ready by now.
-    let read = match step {
+    let (read, found) = match step {
         Ok(OpeningStep::Ready(ready)) => {
             let (opening, ready) = heed(app, opening, *ready).await?;
             return opening.resolve(app, ready);
@@ -114,17 +110,24 @@ pub(super) async fn open(
         Err(stop) => return opening.resolve(app, Err(stop)),
         // An expanded request cannot contain further references.
         Ok(OpeningStep::Refers(_)) => return opening.resolve(app, Err(Stop::Forward)),
-        Ok(OpeningStep::Cold(read)) => read,
+        Ok(OpeningStep::Long(read, path, taken)) => (read, Some((path, taken))),
+        Ok(OpeningStep::Cold(read)) => (read, None),
     };
-    let find = move |app: &App, patience: &Patience| {
-        let path = read.locate(app, patience)?;
-        Ok((read, path))
+    let (read, path, taken) = match found {
+        Some((path, taken)) => (read, path, taken),
+        None => {
+            let find = move |app: &App, patience: &Patience| {
+                let path = read.locate(app, patience)?;
+                Ok((read, path, None))
+            };
+            match look_up(app, &mut opening, find).await {
+                Ok(found) => found,
+                Err(stop) => return opening.resolve(app, Err(stop)),
+            }
+        }
     };
-    let (read, path) = match look_up(app, &mut opening, find).await {
-        Ok(found) => found,
-        Err(stop) => return opening.resolve(app, Err(stop)),
-    };
-    let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, None);
+    opening.size += path.weight();
+    let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, taken);
     let (opening, ready) = match stage(app, opening, go_on).await? {
         (opening, Ok(ready)) => heed(app, opening, ready).await?,
         stopped => stopped,
@@ -212,6 +215,8 @@ impl Opening {
         let Self {
             request,
             mut reporter,
+            size,
+            held,
             ..
         } = self;
         match outcome {
@@ -227,6 +232,8 @@ impl Opening {
                     reporter,
                     sent: false,
                     branch,
+                    size,
+                    _held: held,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)
@@ -256,7 +263,7 @@ impl Opening {
 
 /// Decodes a request and finds its place, as far as that needs no disk.
 fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
-    let asked = asked(app, &opening.request, &mut opening.reporter)?;
+    let asked = DecodedRequest::of(app, &opening.request, &mut opening.reporter)?;
     // A caller whose name is not proven may not read by an id what another caller said.
     if !asked.request.refers() {
         place(app, opening, asked)
@@ -303,72 +310,13 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
             Ok((path, Some(taken)))
         })?,
     };
+    // A few bytes may stand on records that take long to read.
+    if !is_long(opening.size) && is_long(opening.size + path.weight()) {
+        return Ok(OpeningStep::Long(Box::new(read), path, taken));
+    }
+    opening.size += path.weight();
     let ready = ready(app, opening, read, path, taken)?;
     Ok(OpeningStep::Ready(Box::new(ready)))
-}
-
-fn asked(app: &App, asked: &TurnRequest, reporter: &mut Reporter) -> Result<DecodedRequest, Stop> {
-    let wanted = app.settings.mode(&asked.overrides, asked.envelope());
-    if wanted == Mode::Off {
-        return Err(Stop::Forward);
-    }
-    let request = reporter.timed(Phase::Parse, || asked.dialect.decode(asked.body.clone()));
-    let request = match (request, wanted) {
-        (Ok(request), _) => request,
-        // A watched request is never refused.
-        (Err(_), Mode::Observe | Mode::Off) => return Err(Stop::Forward),
-        (Err(error), Mode::Manage) => return Err(unreadable(&error)),
-    };
-    // The window decides the ceiling, so the model must be known before the terms.
-    let family = app.models.family(&request.model).clone();
-    let family = app
-        .windows
-        .told(family, asked.identity.tenant, &request.model);
-    let (overrides, model) = (&asked.overrides, Some(request.model.as_str()));
-    let profile = app.settings.chosen(overrides, asked.envelope(), model);
-    let terms = terms(app, asked, &request, &family, profile)?;
-    reporter.asked(&request, terms.mode);
-    Ok(DecodedRequest {
-        request,
-        known: None,
-        terms,
-        family,
-    })
-}
-
-/// The terms of a request under a profile.
-fn terms(
-    app: &App,
-    asked: &TurnRequest,
-    request: &Request,
-    family: &Family,
-    profile: Option<&str>,
-) -> Result<Terms, Stop> {
-    let (settings, overrides) = (&app.settings, &asked.overrides);
-    let window = family.prompt(request.limit.map(|limit| limit.tokens));
-    let terms = settings.terms(profile, overrides, window, &request.model);
-    let mut terms = terms.map_err(|error| Stop::Error(error.into()))?;
-    // Whatever the conversation began with, the mode was decided before its body was read.
-    terms.mode = settings.mode(overrides, asked.envelope());
-    terms.vendor = is_vendor(app, request.dialect);
-    let told =
-        request.dialect.is_diagnosed() && matches!(family.cache, CacheModel::Breakpoints { .. });
-    terms.diagnoses &= terms.mode == Mode::Manage && terms.vendor && told;
-    // A request that is only counted is not cached, so it gets no breakpoints and asks nothing of its cache.
-    if asked.purpose == Purpose::Count {
-        terms.breakpoints = SetBreakpoints::Off;
-        terms.diagnoses = false;
-    }
-    Ok(terms)
-}
-
-/// Whether the upstream is the vendor whose format a request has.
-fn is_vendor(app: &App, dialect: Dialect) -> bool {
-    let vendor = match dialect {
-        Dialect::Chat | Dialect::Responses => "openai",
-        Dialect::Messages => "anthropic",
-    };
-    app.provider == vendor
 }
 
 fn read(
@@ -382,6 +330,11 @@ fn read(
         mut terms,
         family,
     } = asked;
+    if let Some(why) = request.unmanaged {
+        opening.reporter.unmanaged(why);
+        return Err(Stop::Forward);
+    }
+    opening.make_room(app, request.messages.len())?;
     let Opening {
         request: turn,
         reporter,
@@ -390,10 +343,6 @@ fn read(
         began,
         ..
     } = opening;
-    if let Some(why) = request.unmanaged {
-        reporter.unmanaged(why);
-        return Err(Stop::Forward);
-    }
     let reader = app.reader(&family, turn.identity.tenant, request.dialect);
     let shapes = reporter.timed(Phase::Tokens, || {
         (0..request.messages.len())
@@ -461,7 +410,7 @@ fn ready(
     let chosen = terms.profile.as_deref();
     if let Some(begun) = app.settings.begun(&asked.overrides, &path, chosen) {
         let refers = terms.refers;
-        terms = self::terms(app, asked, &request, &family, begun)?;
+        terms = decoded::terms(app, asked, &request, &family, begun)?;
         terms.refers = refers;
     }
     let reporter = &mut opening.reporter;
@@ -497,38 +446,6 @@ fn ready(
     // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))
-}
-
-/// What a failed look-up means for the request. Whoever waited reports that it was given up.
-fn unfound(error: FindError) -> Stop {
-    if let FindError::Late = error {
-        return Stop::Gone;
-    }
-    tracing::warn!(%error, "the store did not answer");
-    Stop::Fail(FailedStage::Store)
-}
-
-/// What an unreadable request means: it is forwarded as it came. Servers take more than is valid JSON (a byte order mark,
-/// UTF-16, NaN), and say best what is wrong with the rest.
-fn unreadable(error: &RequestError) -> Stop {
-    tracing::info!(%error, "a request can't be read here, and goes up as it came");
-    Stop::Fail(FailedStage::Dialect)
-}
-
-impl DecodedRequest {
-    /// Looks up what the request refers to in the records.
-    fn look_up(
-        &self,
-        app: &App,
-        tenant: TenantId,
-        scope: &Scope,
-        patience: &Patience,
-    ) -> Result<LookedUp, Stop> {
-        let told = |op, time| app.metrics.observe_store(op, time);
-        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
-        let known = refer::look_up(&reads, (tenant, scope), &self.request, app.serving.body_cap);
-        known.map_err(unfound)
-    }
 }
 
 impl CountedRequest {

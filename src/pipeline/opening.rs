@@ -6,17 +6,25 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 use super::app::App;
 use super::erasing::Began;
-use super::error::{Interruption, ProxyError};
+use super::error::{Interruption, ProxyError, ServingLimit};
 use super::reporter::Reporter;
 use super::request::TurnRequest;
-use crate::history::Patience;
+use crate::dialect::request::Unmanaged;
+use crate::history::{FindError, Patience};
 use crate::model::TenantId;
+use crate::model::room::Held;
 use crate::record::{FailedStage, Phase};
 
-/// A body with more bytes is read and counted off the async workers.
+/// A request with more to be read, its own bytes and the records behind it, is worked on off the async workers.
 const OFF_WORKER_BYTES: usize = 64 * 1024;
+/// A request with more to be read has to wait for others like it, so that they leave processors to all others.
+const LARGE_BYTES: usize = 4 << 20;
+/// What is made of one message takes so many bytes, however short it is.
+const MADE_OF_MESSAGE: usize = 700;
 
 /// A request on its way to its first hop.
 pub(super) struct Opening {
@@ -24,8 +32,10 @@ pub(super) struct Opening {
     pub request: TurnRequest,
     /// The report so far.
     pub reporter: Reporter,
-    /// How many bytes have to be read: the client's, and those that the request refers to.
+    /// How many bytes have to be read: the client's, those that the request refers to, and the records behind it.
     pub size: usize,
+    /// The room that what is made of its messages takes.
+    pub held: Held,
     /// How far the caller is trusted.
     pub trust: Trust,
     /// Whether the caller still waits.
@@ -57,20 +67,60 @@ pub(super) enum Trust {
     Nothing(TenantId),
 }
 
-/// Runs a part of the middle, off the async workers if the body is large. A panic in that part does
+impl Opening {
+    /// Makes room for what is made of so many messages.
+    ///
+    /// # Errors
+    /// [`Stop`] if there is no room for them now, or if there never is.
+    pub(super) fn make_room(&mut self, app: &App, messages: usize) -> Result<(), Stop> {
+        let needed = messages.saturating_mul(MADE_OF_MESSAGE);
+        // Half of the room is left to the body itself and to others.
+        if needed > app.intercept.room.most() / 2 {
+            self.reporter.unmanaged(Unmanaged::Messages);
+            return Err(Stop::Forward);
+        }
+        match self.held.try_grow(needed) {
+            true => Ok(()),
+            false => Err(Stop::Error(ProxyError::Overloaded(ServingLimit::Bodies))),
+        }
+    }
+}
+
+/// Whether so much has to be read that an async worker must not do it.
+pub(super) fn is_long(bytes: usize) -> bool {
+    bytes > OFF_WORKER_BYTES
+}
+
+/// Does a later part of a turn that reads so many bytes. A worker that does it for long hands its other tasks to
+/// another one first.
+pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let workers = Handle::try_current().map(|handle| handle.runtime_flavor());
+    match workers {
+        Ok(RuntimeFlavor::MultiThread) if is_long(bytes) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// Runs a part of the middle, off the async workers if there is much to be read. A panic in that part does
 /// not take the request with it.
 pub(super) async fn stage<T: Send + 'static>(
     app: &Arc<App>,
     mut opening: Opening,
     part: impl FnOnce(&App, &mut Opening) -> Result<T, Stop> + Send + 'static,
 ) -> Result<(Opening, Result<T, Stop>), ProxyError> {
-    let large = opening.size > OFF_WORKER_BYTES;
+    let size = opening.size;
+    let turn = match size > LARGE_BYTES {
+        true => Arc::clone(&app.large).acquire_owned().await.ok(),
+        false => None,
+    };
     let app = app.clone();
     let run = move || {
+        // It goes on if the caller leaves, so it keeps its turn by itself.
+        let _turn = turn;
         let outcome = guarded(|| part(&app, &mut opening));
         (opening, outcome)
     };
-    if !large {
+    if !is_long(size) {
         return Ok(run());
     }
     // The task never ran, because the runtime is shutting down.
@@ -102,4 +152,13 @@ pub(super) async fn look_up<T: Send + 'static>(
         tracing::warn!(?limit, "the store did not answer in time");
         Err(Stop::Fail(FailedStage::Store))
     })
+}
+
+/// What a failed look-up means for the request. Whoever waited reports that it was given up.
+pub(super) fn unfound(error: FindError) -> Stop {
+    if let FindError::Late = error {
+        return Stop::Gone;
+    }
+    tracing::warn!(%error, "the store did not answer");
+    Stop::Fail(FailedStage::Store)
 }

@@ -16,10 +16,14 @@ use super::later_hop::{Retried, Seen, retry_refused};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use super::send::{HopAnswer, send};
 use crate::dialect::answer::{Answer, Verdict};
-use crate::dialect::room::Room;
+use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
-use crate::record::AbortSide;
+use crate::model::room::HeldAnswer;
+use crate::record::{AbortSide, Unrecorded};
 use crate::upstream::{self, ResponseBody};
+
+/// An answer that is taken apart takes so many times its bytes: what it says, and what is made for the client.
+const MADE_OF_IT: usize = 3;
 
 /// Reads the answer of a hop and goes on until the turn is whole. `answers` are those of the hops
 /// before it.
@@ -54,22 +58,36 @@ async fn hops(
 ) -> Result<Result<WholeAnswer, Because>, ProxyError> {
     let spec = turn.spec();
     let (status, mut headers) = (head.status, head.headers);
-    let room = &app.intercept.room;
-    let Some(last) = collect(room, turn, body).await? else {
+    let mut held = app.intercept.room.enter_answer();
+    let Some(last) = collect((&mut held, 0), turn, body).await? else {
         return Ok(Err(Because::Unread));
     };
     let (mut last, mut diagnosis) = unary::diagnosed(&last, &spec);
     // The body of the first hop that the client is shown, and which hop that is.
     let (mut first, mut shown) = (last.clone(), turn.first_shown(&answers));
     loop {
+        let before = if shown < answers.len() {
+            first.len()
+        } else {
+            0
+        };
+        let long = last.len() > app.intercept.answer_cap;
+        let made = held.take(before + last.len().saturating_mul(MADE_OF_IT));
+        // Only what may hold a hidden call has to be taken apart.
+        if (long || made.is_err()) && answers.is_empty() && !unary::may_hide(&last, &spec) {
+            turn.reporter.unrecorded(Unrecorded::Long);
+            return Ok(Ok((status, headers, held.hold(last))));
+        }
+        made?;
         let Some(mut answer) = unary::read(&last, &spec) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
             let own = !unary::may_hide(&last, &spec);
             return Ok(own
-                .then_some((status, headers, last))
+                .then_some((status, headers, held.hold(last)))
                 .ok_or(Because::Unread));
         };
         answer.diagnosis = diagnosis;
+        answer.forgotten = long;
         turn.heard(app, &answer);
         let verdict = answer.verdict();
         answers.push(answer);
@@ -78,33 +96,13 @@ async fn hops(
             (first, shown) = (last.clone(), now);
         }
         let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
+        let capped = capped || answers.iter().any(|answer| answer.forgotten);
         if verdict != Verdict::HiddenOnly || capped {
-            let end = if verdict == Verdict::HiddenOnly {
-                at_hop_cap(&answers)
-            } else {
-                TurnEnd::Upstream
-            };
-            let ended = Unstreamed {
-                skipped: answers.get(..shown).unwrap_or_default(),
-                usage: app.intercept.usage,
-                hidden: &spec.hidden,
-                first: &first,
-                last: &last,
-                hops: answers.get(shown..).unwrap_or_default(),
-                end,
-            };
-            // The body is composed before the turn is recorded, because it may have to be withheld.
-            let composed = unary::compose(&ended, &spec);
-            if unary::still_hides(&composed, &spec) {
-                return Ok(Err(Because::Unread));
-            }
-            // A failed answer holds nothing that a client could send back.
-            if verdict != Verdict::Broken {
-                turn.settle(app, &answers, end).await;
-            }
-            return Ok(Ok((status, headers, composed)));
+            let bodies = (&first, &last);
+            let composed = compose(app, turn, &spec, (&answers, shown), bodies).await;
+            return Ok(composed.map(|body| (status, headers, held.hold(body))));
         }
-        match next(app, turn, &answers).await? {
+        match next(app, turn, &answers, (&mut held, first.len())).await? {
             NextHop::Body(new, body) => {
                 headers = *new;
                 (last, diagnosis) = unary::diagnosed(&body, &spec);
@@ -115,6 +113,41 @@ async fn hops(
             NextHop::Own(because) => return Ok(Err(because)),
         }
     }
+}
+
+/// Makes the client's answer of those of all hops, the last of which ends the turn, and records the turn. Gets the
+/// bodies of the first hop that is shown and of the last one.
+async fn compose(
+    app: &Arc<App>,
+    turn: &mut ManagedTurn,
+    spec: &Spec,
+    (answers, shown): (&[Answer], usize),
+    (first, last): (&Bytes, &Bytes),
+) -> Result<Bytes, Because> {
+    let verdict = answers.last().map(Answer::verdict);
+    let end = match verdict {
+        Some(Verdict::HiddenOnly) => at_hop_cap(answers),
+        _ => TurnEnd::Upstream,
+    };
+    let ended = Unstreamed {
+        skipped: answers.get(..shown).unwrap_or_default(),
+        usage: app.intercept.usage,
+        hidden: &spec.hidden,
+        first,
+        last,
+        hops: answers.get(shown..).unwrap_or_default(),
+        end,
+    };
+    // The body is composed before the turn is recorded, because it may have to be withheld.
+    let composed = unary::compose(&ended, spec);
+    if unary::still_hides(&composed, spec) {
+        return Err(Because::Unread);
+    }
+    // A failed answer holds nothing that a client could send back.
+    if verdict != Some(Verdict::Broken) {
+        turn.settle(app, answers, end).await;
+    }
+    Ok(composed)
 }
 
 enum NextHop {
@@ -131,6 +164,7 @@ async fn next(
     app: &Arc<App>,
     turn: &mut ManagedTurn,
     answers: &[Answer],
+    held: (&mut HeldAnswer, usize),
 ) -> Result<NextHop, ProxyError> {
     if let Some(answer) = answers.last() {
         turn.pend(app, answer);
@@ -142,13 +176,13 @@ async fn next(
     let refusal = match HopAnswer::of(response).await? {
         HopAnswer::Accepted(response) => {
             turn.note_accepted(app);
-            return whole(&app.intercept.room, turn, response).await;
+            return whole(held, turn, response).await;
         }
         HopAnswer::Refused(refusal) => refusal,
     };
     // A refusal may name what was wrong with the view. It can then be built without that.
     match retry_refused(app, turn, refusal, Seen::Nothing).await? {
-        Retried::Accepted(response) => whole(&app.intercept.room, turn, response).await,
+        Retried::Accepted(response) => whole(held, turn, response).await,
         Retried::Own => Ok(NextHop::Own(Because::Refused { too_long: false })),
         Retried::Refused((head, body)) => {
             Ok(NextHop::Refused(head.status, Box::new(head.headers), body))
@@ -158,35 +192,35 @@ async fn next(
 
 /// Reads the answer of a later hop that was accepted.
 async fn whole(
-    room: &Room,
+    held: (&mut HeldAnswer, usize),
     turn: &mut ManagedTurn,
     response: Response<ResponseBody>,
 ) -> Result<NextHop, ProxyError> {
     let (head, body) = Incoming::of(response);
-    let body = collect(room, turn, body).await?;
+    let body = collect(held, turn, body).await?;
     Ok(body.map_or(NextHop::Own(Because::Unread), |body| {
         NextHop::Body(Box::new(head.headers), body)
     }))
 }
 
 /// Reads an answer whole, into memory of its own. Each of its pieces is a slice of a read buffer,
-/// which may be hundreds of times as long. Returns `None` if it is in a coding that can't be read.
+/// which may be hundreds of times as long. So many bytes of answers before it are held beside it. Returns `None` if
+/// it is in a coding that can't be read.
 async fn collect(
-    room: &Room,
+    (held, before): (&mut HeldAnswer, usize),
     turn: &mut ManagedTurn,
     mut body: Incoming,
 ) -> Result<Option<Bytes>, ProxyError> {
     if body.coded {
         return Ok(None);
     }
-    let mut held = room.enter();
     let mut whole = BytesMut::new();
     let error = loop {
         match body.frame().await.map(|frame| frame.map(Frame::into_data)) {
             None => return Ok(Some(whole.freeze())),
             Some(Ok(Ok(data))) => {
                 whole.extend_from_slice(&data);
-                if let Err(full) = held.take(whole.len()) {
+                if let Err(full) = held.take(before + whole.len()) {
                     break full.to_string();
                 }
             }

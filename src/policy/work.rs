@@ -408,7 +408,7 @@ impl<'a> Work<'a> {
         let entry = self.item(call).map(|item| item.entry);
         let entry = entry.and_then(|at| self.transcript.entries.get(at));
         let items = entry.into_iter();
-        let items = items.flat_map(|entry| self.transcript.indexed_items_of(entry));
+        let items = items.flat_map(|entry| self.transcript.spoken_of(entry));
         let thoughts = items.filter(|(at, _)| self.is_demanded(*at));
         thoughts.map(|(at, _)| self.view.tokens_of(at)).sum()
     }

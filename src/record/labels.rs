@@ -223,6 +223,8 @@ label_set!(
         Late => "late",
         /// The store refused the record.
         Failed => "failed",
+        /// The answer was longer than what is recorded of one.
+        Long => "long",
     }
 );
 

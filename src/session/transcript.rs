@@ -182,4 +182,11 @@ impl Transcript {
     ) -> impl Iterator<Item = (ItemIndex, &Item)> + Clone {
         indices(entry.items.clone()).zip(self.items_of(entry))
     }
+
+    /// The thought and the text of an assistant message, which stand before its calls. One answer may have thousands
+    /// of calls, and what is asked for each of them must not read all of them.
+    pub fn spoken_of(&self, entry: &TranscriptEntry) -> impl Iterator<Item = (ItemIndex, &Item)> {
+        let items = self.indexed_items_of(entry);
+        items.take_while(|(_, item)| item.kind != ItemKind::Call)
+    }
 }

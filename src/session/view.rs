@@ -11,7 +11,7 @@ mod sizes;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use calls::{CallsShown, spoken};
+use calls::CallsShown;
 pub use parts::{Part, Parts};
 
 use super::graph::Episode;
@@ -377,7 +377,7 @@ impl View {
             ..Said::default()
         };
         let mut parted = calls.parted > 0;
-        for (at, item) in spoken(seen.transcript, entry) {
+        for (at, item) in seen.transcript.spoken_of(entry) {
             let stays = seen.stays(item, called);
             if item.kind == ItemKind::Reasoning {
                 said.thought = stays;

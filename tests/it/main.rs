@@ -57,6 +57,7 @@ mod ledger;
 mod limits;
 mod listing;
 mod lone;
+mod long_answers;
 mod many_calls;
 mod memory;
 mod metered;

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 use crate::dialect::answer::Answer;
+use crate::dialect::machine::KeptBytes;
 use crate::dialect::sse::{self, Frame};
 use crate::model::Usage;
 
@@ -117,6 +118,12 @@ pub trait Events: Debug + Send + Sync {
     /// What the hop has said so far: whole blocks only, those that are hidden or wait included.
     /// Asked for when the finish was seen, when the body has ended, or both.
     fn answer(&self) -> Answer;
+
+    /// What is kept of the hop.
+    fn kept(&self) -> KeptBytes;
+
+    /// Forgets what the hop has said so far, but for what tells which of it the client may see.
+    fn forget(&mut self);
 
     /// Another hop begins in the same client stream.
     fn next_hop(&mut self);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::guard::Guard;
-use crate::dialect::machine::{Client, FormatMachine};
+use crate::dialect::machine::{Client, FormatMachine, KeptBytes};
 use crate::dialect::sse::Frame;
 use crate::dialect::usage::{UsageMode, combined};
 use crate::model::Usage;
@@ -134,6 +134,22 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
 
     fn has_queue(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    fn kept(&self) -> KeptBytes {
+        let kept = self.events.kept();
+        let waiting = self.queue.iter().chain(&self.held);
+        let waiting = waiting.map(|routed| routed.frame.raw().len());
+        let shown = self.shown.iter().map(Bytes::len);
+        let slots = self.slots.len() * size_of::<Slot>();
+        KeptBytes {
+            waits: kept.waits + waiting.chain(shown).sum::<usize>() + slots,
+            ..kept
+        }
+    }
+
+    fn forget(&mut self) {
+        self.events.forget();
     }
 
     fn said(&self) -> Answer {

@@ -197,6 +197,19 @@ enum Element {
 }
 
 impl Thinking {
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let elements = self.elements.iter().map(|element| match element {
+            Element::Text(text) => text.len(),
+            Element::Other(value) => value.len(),
+        });
+        let members = self
+            .members
+            .iter()
+            .map(|(key, value)| key.len() + value.len());
+        elements.chain(members).sum()
+    }
+
     /// Takes in a part, or a piece of one.
     pub fn absorb(&mut self, part: &Object<'_>) {
         for member in part.members() {

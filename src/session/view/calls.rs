@@ -6,7 +6,7 @@ use super::{View, own_note};
 use crate::model::ItemKind;
 use crate::session::index::ItemIndex;
 use crate::session::note::Note;
-use crate::session::transcript::{Item, Source, Transcript, TranscriptEntry};
+use crate::session::transcript::{Item, Source, TranscriptEntry};
 
 /// What is shown of the calls of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,13 +72,4 @@ impl View {
             tokens: 0,
         }
     }
-}
-
-/// The thought and the text of an assistant message, which stand before its calls.
-pub(super) fn spoken<'a>(
-    transcript: &'a Transcript,
-    entry: &'a TranscriptEntry,
-) -> impl Iterator<Item = (ItemIndex, &'a Item)> {
-    let items = transcript.indexed_items_of(entry);
-    items.take_while(|(_, item)| item.kind != ItemKind::Call)
 }

@@ -1,7 +1,7 @@
 //! How many tokens a view takes. What a message shows and what that takes both follow from `said`. Never decides what
 //! is shown.
 
-use super::{View, own_note, spoken};
+use super::{View, own_note};
 use crate::model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
 use crate::session::index::{EntryIndex, Indexed, ItemIndex};
 use crate::session::marked::Marked;
@@ -154,7 +154,7 @@ impl View {
                     return (0, 0);
                 }
                 let (mut body, mut thought) = (MESSAGE_TOKENS + self.calls_of(entry).tokens, 0);
-                let all = spoken(seen.transcript, entry);
+                let all = seen.transcript.spoken_of(entry);
                 for (at, item) in all.filter(|(_, item)| self.says(&said, item)) {
                     body += own_note(&self.notes, at, item).map_or(item.tokens, Note::tokens);
                     if item.kind == ItemKind::Reasoning {

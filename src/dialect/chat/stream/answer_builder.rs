@@ -8,6 +8,7 @@ use super::wire::{Chunk, Origin, ReasoningPart};
 use crate::dialect::answer::{Answer, Reasoning, is_cut};
 use crate::dialect::chat::content_parts::Thinking;
 use crate::dialect::json;
+use crate::dialect::machine::KeptBytes;
 use crate::dialect::shape::Sink;
 use crate::model::{Usage, raw};
 
@@ -126,6 +127,36 @@ impl AnswerBuilder {
         Some((Sink::Reasoning(place), true))
     }
 
+    /// How many bytes are kept of what was said, and of how calls are told apart.
+    pub fn kept(&self) -> KeptBytes {
+        let reasoning = self.reasoning.iter().map(|(_, pieces)| match pieces {
+            ReasoningPieces::Text(bytes) | ReasoningPieces::Items(bytes) => bytes.len(),
+        });
+        let thinking = self.thinking.as_ref().map_or(0, Thinking::bytes);
+        let [arguments, calls] = self.calls.bytes();
+        KeptBytes {
+            said: self.text.len()
+                + self.refusal.len()
+                + reasoning.sum::<usize>()
+                + thinking
+                + arguments,
+            waits: calls,
+        }
+    }
+
+    /// Forgets what was said, but for how its calls are told apart.
+    pub fn forget(&mut self) {
+        self.text = Vec::new();
+        self.refusal = Vec::new();
+        for (_, pieces) in &mut self.reasoning {
+            match pieces {
+                ReasoningPieces::Text(bytes) | ReasoningPieces::Items(bytes) => *bytes = Vec::new(),
+            }
+        }
+        self.thinking = None;
+        self.calls.forget();
+    }
+
     /// The upstream said `[DONE]`.
     pub fn mark_done(&mut self) {
         self.done = true;
@@ -184,6 +215,7 @@ impl AnswerBuilder {
             blocks: Vec::new(),
             handle: None,
             diagnosis: None,
+            forgotten: false,
         }
     }
 

@@ -173,6 +173,33 @@ impl CallTable {
         slot
     }
 
+    /// How many bytes the arguments take, and how many all else.
+    pub fn bytes(&self) -> [usize; 2] {
+        let arguments = self.calls.iter().map(|call| call.arguments.len()).sum();
+        let others = self.calls.iter().map(|call| {
+            let extra = call
+                .extra
+                .iter()
+                .map(|(key, value)| key.len() + value.len());
+            // An id is kept twice.
+            2 * call.id.len() + call.name.len() + extra.sum::<usize>()
+        });
+        let maps = self.calls.len() * (size_of::<CallPieces>() + 2 * size_of::<Slots>());
+        [arguments, others.sum::<usize>() + maps]
+    }
+
+    /// Forgets the arguments of all calls. How a piece is told from another call's needs to know no more than that
+    /// some have begun.
+    pub fn forget(&mut self) {
+        for call in self
+            .calls
+            .iter_mut()
+            .filter(|call| !call.arguments.is_empty())
+        {
+            call.arguments = b" ".to_vec();
+        }
+    }
+
     /// Adds a piece of arguments to a call that changes in nothing else.
     pub fn extend(&mut self, slot: usize, inner: &[u8]) {
         if let Some(call) = self.calls.get_mut(slot) {
@@ -373,7 +400,15 @@ impl CallTable {
         let Some(call) = self.calls.get(slot) else {
             return false;
         };
-        if part.name.is_empty() || call.name.is_empty() || call.arguments.is_empty() {
+        if part.name.is_empty() || call.name.is_empty() {
+            return false;
+        }
+        // Some clients join pieces by a number alone. Without one they read the hidden name by itself.
+        let hides = part.index.is_none() && self.hidden.meant(&call.name).is_some();
+        if hides && *part.name != *call.name {
+            return true;
+        }
+        if call.arguments.is_empty() {
             return false;
         }
         if *part.name == *call.name {

@@ -15,7 +15,7 @@ use super::wire::{self, Body, CallPart, CallPlan, Chunk, Origin, RewritePlan, Se
 use crate::dialect::answer::{Answer, Verdict, missing_newlines, seam};
 use crate::dialect::guard::Guard;
 use crate::dialect::json;
-use crate::dialect::machine::{Client, FormatMachine};
+use crate::dialect::machine::{Client, FormatMachine, KeptBytes};
 use crate::dialect::names::Names;
 use crate::dialect::shape::FrameShape;
 use crate::dialect::sse::{self, Frame};
@@ -95,6 +95,22 @@ impl FormatMachine for ChatMachine {
 
     fn has_queue(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    fn kept(&self) -> KeptBytes {
+        let frames = |frames: &mut dyn Iterator<Item = &Frame>| -> usize {
+            frames.map(|frame| frame.raw().len()).sum()
+        };
+        let mut waiting = self.queue.iter().chain(&self.held).map(|(frame, _)| frame);
+        let kept = self.hop.kept();
+        KeptBytes {
+            waits: kept.waits + frames(&mut waiting) + self.earlier.len(),
+            ..kept
+        }
+    }
+
+    fn forget(&mut self) {
+        self.hop.forget();
     }
 
     fn said(&self) -> Answer {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::usage::Counts;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning, is_cut};
 use crate::dialect::json;
+use crate::dialect::machine::KeptBytes;
 use crate::dialect::names::Names;
 use crate::model::raw::{self, Edit, Object};
 
@@ -124,6 +125,28 @@ impl AnswerBuilder {
         let block = self.blocks.get_mut(block);
         if let Some((_, text)) = block.and_then(|block| block.pieces.get_mut(member)) {
             text.extend_from_slice(inner);
+        }
+    }
+
+    /// How many bytes are kept of what was said, and of how blocks are told apart.
+    pub fn kept(&self) -> KeptBytes {
+        let mut kept = KeptBytes::default();
+        for block in &self.blocks {
+            let pieces = block.pieces.iter().map(|(_, text)| text.len());
+            let citations = block.citations.iter().map(Bytes::len);
+            kept.said += pieces.chain(citations).sum::<usize>();
+            kept.waits += block.start.len() + size_of::<Building>();
+        }
+        kept
+    }
+
+    /// Forgets what was said, but for how blocks are told apart.
+    pub fn forget(&mut self) {
+        for block in &mut self.blocks {
+            for (_, text) in &mut block.pieces {
+                *text = Vec::new();
+            }
+            block.citations = Vec::new();
         }
     }
 

@@ -8,6 +8,7 @@ use super::usage;
 use crate::dialect::answer::Answer;
 use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility, event};
 use crate::dialect::json;
+use crate::dialect::machine::KeptBytes;
 use crate::dialect::names::Names;
 use crate::dialect::shape::{FrameShape, Sink};
 use crate::dialect::sse::Frame;
@@ -68,6 +69,14 @@ impl Events for MessagesEvents {
 
     fn answer(&self) -> Answer {
         self.hop.answer()
+    }
+
+    fn kept(&self) -> KeptBytes {
+        self.hop.kept()
+    }
+
+    fn forget(&mut self) {
+        self.hop.forget();
     }
 
     fn next_hop(&mut self) {

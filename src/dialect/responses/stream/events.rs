@@ -12,6 +12,7 @@ use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
 use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::json::{Node, splice};
+use crate::dialect::machine::KeptBytes;
 use crate::dialect::names::Names;
 use crate::dialect::sse::Frame;
 use crate::model::raw::Edit;
@@ -98,12 +99,35 @@ impl Events for ResponsesEvents {
         answer
     }
 
+    fn kept(&self) -> KeptBytes {
+        let begun = self.hop.begun.values();
+        let begun = begun.map(|id| id.len() + size_of::<(u64, String, Bytes)>());
+        KeptBytes {
+            said: self.hop.items.values().map(Bytes::len).sum(),
+            waits: begun.sum(),
+        }
+    }
+
+    fn forget(&mut self) {
+        // Which items were whole decides what the end has to bring, and the end brings the late ones.
+        let late = &self.hop.late;
+        let early = self
+            .hop
+            .items
+            .iter_mut()
+            .filter(|(at, _)| !late.contains(at));
+        for (_, item) in early {
+            *item = Bytes::new();
+        }
+    }
+
     fn next_hop(&mut self) {
         self.hop = HopItems::default();
     }
 
     fn block(&self, at: u64) -> Option<Bytes> {
-        self.hop.items.get(&at).cloned()
+        let item = self.hop.items.get(&at).filter(|item| !item.is_empty());
+        item.cloned()
     }
 
     fn sequence(&self, frame: &Frame) -> Option<u64> {

@@ -2,10 +2,10 @@
 //! the unstreamed equal.
 
 use super::*;
-use crate::dialect::room::{Full, Room};
 use crate::dialect::stream::harness::end_of;
 use crate::dialect::stream::unary::Unstreamed;
 use crate::dialect::stream::{StreamError, WhoAsked};
+use crate::model::room::{Full, Room};
 
 fn spec() -> Spec {
     Spec {
