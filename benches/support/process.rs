@@ -85,6 +85,27 @@ impl Process {
         (field("VmRSS:"), field("VmHWM:"))
     }
 
+    /// Seconds of processor that it has taken.
+    #[allow(dead_code, reason = "not every bench asks")]
+    pub fn processor(&self) -> f64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        ticks
+            .filter_map(|field| field.parse::<f64>().ok())
+            .sum::<f64>()
+            / 100.0
+    }
+
+    /// Whether it says that it lives.
+    #[allow(dead_code, reason = "not every bench asks")]
+    pub async fn lives(&self, client: &reqwest::Client) -> bool {
+        let url = format!("http://127.0.0.1:{}/livez", self.admin);
+        let answer = client.get(url).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    }
+
     /// Open descriptors and threads.
     pub fn handles(&self) -> (usize, usize) {
         let count = |what: &str| {

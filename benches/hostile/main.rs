@@ -1,0 +1,216 @@
+//! What an attacker costs: seconds of processor and megabytes of memory for requests and answers of every shape, at one, two
+//! and four times a size, each before a process of its own. Then all of them at once beside an ordinary tenant.
+//!
+//! `cargo bench --bench hostile`; `HOSTILE_MINUTES=1` plays the second part for a minute and not for ten, 0 leaves it
+//! out. Ends with 1 where twice the size costs more than 2.2 times as much, where a megabyte costs more than a second or
+//! 150 MB, or where the ordinary tenant waits (99 of 100 turns take at most 100 ms, and 99 of 100 looks at `/livez` at most
+//! 50 ms), or where memory is above `server.body_budget` and 150 MB, or has not come back a minute later. The machine does
+//! the attackers' and the provider's work, too.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a bench stops at the first surprise, and prints its figures"
+)]
+
+#[path = "../support/process.rs"]
+#[allow(dead_code, reason = "other benches need more of it")]
+mod process;
+mod shapes;
+mod wire;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use process::Process;
+use shapes::{Ask, SHAPES, Shape};
+
+const SETTINGS: [(&str, &str); 3] = [
+    ("BUDGET__CEILING", "20000"),
+    ("LOG__LEVEL", "error"),
+    ("SERVER__BODY_BUDGET", BUDGET),
+];
+const BUDGET: &str = "256MiB";
+const BUDGET_MIB: u64 = 256;
+/// Below so many seconds of processor nothing is compared: the kernel counts hundredths.
+const LEAST: f64 = 0.2;
+
+/// What a shape cost at one size.
+struct Cost {
+    mb: f64,
+    seconds: f64,
+    memory: f64,
+}
+
+async fn provider() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = axum::Router::new().fallback(wire::answer);
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    format!("http://{address}/v1")
+}
+
+/// Sends a request and reads its answer. Returns its status and the bytes of both.
+async fn send(client: &reqwest::Client, proxy: &Process, ask: Ask, key: &str) -> (u16, usize) {
+    let url = format!("http://{}{}", proxy.address(), ask.path);
+    let sent = ask.body.len();
+    let request = client
+        .post(url)
+        .header("content-type", "application/json")
+        .bearer_auth(key);
+    let Ok(mut response) = request.body(ask.body).send().await else {
+        return (0, sent);
+    };
+    let status = response.status().as_u16();
+    let mut bytes = sent;
+    while let Ok(Some(piece)) = response.chunk().await {
+        bytes += piece.len();
+    }
+    (status, bytes)
+}
+
+async fn cost(client: &reqwest::Client, upstream: &str, shape: Shape, size: usize) -> Cost {
+    let proxy = Process::start(client, upstream, &SETTINGS).await;
+    // What is made once is made before.
+    let before = Shape::Calls(wire::Dialect::Chat).asks(10, 0).remove(0);
+    assert_eq!(send(client, &proxy, before, "k").await.0, 200);
+    let (idle, cpu) = (proxy.resident().0, proxy.processor());
+    let mut bytes = 0;
+    for ask in shape.asks(size, 1) {
+        let (status, both) = send(client, &proxy, ask, "k").await;
+        assert!(matches!(status, 200 | 503), "{shape:?} {size}: {status}");
+        bytes += both;
+    }
+    // The record may be written behind the answer.
+    let mut last = proxy.processor();
+    loop {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = proxy.processor();
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    let over = proxy.resident().1.saturating_sub(idle);
+    Cost {
+        mb: bytes as f64 / 1e6,
+        seconds: last - cpu,
+        memory: over as f64 / 1024.0,
+    }
+}
+
+/// Prices every shape; how many break a bound.
+async fn price(client: &reqwest::Client, upstream: &str) -> usize {
+    println!(
+        "shape | MB | seconds at 1, 2, 4 times | MiB at 1, 2, 4 times | seconds per MB | MiB per MB"
+    );
+    let mut broken = 0;
+    for (shape, size) in SHAPES {
+        let mut costs = Vec::new();
+        for times in [1, 2, 4] {
+            costs.push(cost(client, upstream, shape, size * times).await);
+        }
+        let seconds: Vec<f64> = costs.iter().map(|cost| cost.seconds).collect();
+        let steep = |pair: &[f64]| pair[1] > LEAST && pair[1] > 2.2 * pair[0].max(LEAST / 2.2);
+        let most = costs.last().unwrap();
+        // The first MB of an answer is free, and so is what a process takes for any request.
+        let (per, memory) = (
+            most.seconds / most.mb.max(1.0),
+            most.memory / most.mb.max(1.0),
+        );
+        let wrong = seconds.windows(2).any(steep) || per > 1.0 || memory > 150.0;
+        broken += usize::from(wrong);
+        println!(
+            "{shape:?} | {:.1} | {:.2} {:.2} {:.2} | {:.0} {:.0} {:.0} | {per:.2} | {memory:.0}{}",
+            most.mb,
+            seconds[0],
+            seconds[1],
+            seconds[2],
+            costs[0].memory,
+            costs[1].memory,
+            most.memory,
+            if wrong { "  <- too much" } else { "" }
+        );
+    }
+    broken
+}
+
+/// All shapes at once, again and again, beside an ordinary tenant; how many bounds break.
+async fn siege(client: &reqwest::Client, upstream: &str, minutes: f64) -> usize {
+    let proxy = std::sync::Arc::new(Process::start(client, upstream, &SETTINGS).await);
+    let ordinary = || Shape::Calls(wire::Dialect::Chat).asks(100, 0).remove(0);
+    send(client, &proxy, ordinary(), "ordinary").await;
+    let idle = proxy.resident().0;
+    let until = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
+    let mut attackers = Vec::new();
+    for (number, (shape, size)) in SHAPES.into_iter().enumerate() {
+        let (client, proxy) = (client.clone(), proxy.clone());
+        attackers.push(tokio::spawn(async move {
+            let mut run = 0;
+            while Instant::now() < until {
+                run += 1;
+                for ask in shape.asks(size, run) {
+                    send(&client, &proxy, ask, &format!("attacker {}", number % 3)).await;
+                }
+            }
+            run
+        }));
+    }
+    let (mut turns, mut looks, mut refused) = (Vec::new(), Vec::new(), 0);
+    while Instant::now() < until {
+        let begun = Instant::now();
+        let (status, _) = send(client, &proxy, ordinary(), "ordinary").await;
+        turns.push(begun.elapsed());
+        refused += usize::from(status != 200);
+        let begun = Instant::now();
+        assert!(proxy.lives(client).await);
+        looks.push(begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut attacks = 0;
+    for attacker in attackers {
+        attacks += attacker.await.unwrap();
+    }
+    let most = proxy.resident().1 / 1024;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (after, idle) = (proxy.resident().0 / 1024, idle / 1024);
+    let [turn, look] = [&mut turns, &mut looks].map(|times| {
+        times.sort_unstable();
+        times[times.len() * 99 / 100]
+    });
+    println!(
+        "{minutes} minutes, {attacks} attacks beside {} turns of another tenant: 99 of 100 turns took at most {turn:.0?} \
+         (goal: 100 ms), looks at /livez {look:.0?} (goal: 50 ms); {refused} were refused; {most} MiB at the highest (goal: \
+         {}), {idle} before and {after} a minute later",
+        turns.len(),
+        BUDGET_MIB + 150,
+    );
+    let caches = 128;
+    let broken = [
+        turn > Duration::from_millis(100),
+        look > Duration::from_millis(50),
+        most > BUDGET_MIB + 150,
+        after > idle + caches,
+    ];
+    broken.into_iter().filter(|broken| *broken).count()
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // `cargo test --benches` runs benches too; there is nothing to measure in a debug build.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let upstream = provider().await;
+    let minutes = std::env::var("HOSTILE_MINUTES").ok();
+    let minutes = minutes.map_or(10.0, |text| text.parse().unwrap());
+    let mut broken = price(&client, &upstream).await;
+    if minutes > 0.0 {
+        broken += siege(&client, &upstream, minutes).await;
+    }
+    println!("{broken} bounds are broken");
+    ExitCode::from(u8::from(broken > 0))
+}
