@@ -89,8 +89,6 @@ pub enum DelimiterRole {
     Start(EpisodeIndex),
     /// It closed this episode.
     End(EpisodeIndex),
-    /// It changed nothing, and belongs to the episode that was open then.
-    Refused,
     /// It closed an episode whose start is not on the path, so it is left out.
     Stray,
 }
@@ -125,10 +123,10 @@ impl Graph {
     }
 
     /// Adds what a recorded `delimiter` call did. Nothing is validated again: a call that was
-    /// refused stays refused, and an `end` whose start is gone is stray.
-    pub fn take(&mut self, effect: &Effect) -> DelimiterRole {
-        match effect {
-            Effect::Refused | Effect::Recalled { .. } => DelimiterRole::Refused,
+    /// refused stays refused and marks nothing, and an `end` whose start is gone is stray.
+    pub fn take(&mut self, effect: &Effect) -> Option<DelimiterRole> {
+        Some(match effect {
+            Effect::Refused | Effect::Recalled { .. } => return None,
             Effect::Started {
                 name,
                 kind,
@@ -150,7 +148,7 @@ impl Graph {
                     _ => DelimiterRole::Stray,
                 }
             }
-        }
+        })
     }
 
     /// Adds calls whose items are not in the transcript yet. The episodes that they begin stay

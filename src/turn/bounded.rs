@@ -20,19 +20,19 @@ const EXTRA: usize = 64 * 1024;
 /// The most hidden calls that are kept of one answer.
 pub(super) const CALLS: usize = 32;
 
-/// The answer without the hidden calls that are too many, and how many those are. Every later request would send them,
-/// and their results, again.
-pub(super) fn few(answer: &Answer) -> (Cow<'_, Answer>, usize) {
-    let many = answer.hidden_calls().skip(CALLS);
+/// The answer without the hidden calls that are too many, and those. Every later request would send them, and their
+/// results, again.
+pub(super) fn few(answer: &Answer) -> (Cow<'_, Answer>, Vec<&Call>) {
     let mut gone = vec![false; answer.calls.len()];
-    let mut count = 0;
-    for (place, _) in many {
+    let mut many = Vec::new();
+    for (place, call) in answer.hidden_calls().skip(CALLS) {
         if let Some(slot) = gone.get_mut(place) {
-            (*slot, count) = (true, count + 1);
+            *slot = true;
+            many.push(call);
         }
     }
-    if count == 0 {
-        return (Cow::Borrowed(answer), 0);
+    if many.is_empty() {
+        return (Cow::Borrowed(answer), many);
     }
     // Where each call stands when those are gone.
     let mut next = 0..;
@@ -43,18 +43,26 @@ pub(super) fn few(answer: &Answer) -> (Cow<'_, Answer>, usize) {
     let mut few = answer.clone();
     let mut kept = gone.iter().map(|gone| !gone);
     few.calls.retain(|_| kept.next().unwrap_or(true));
-    few.blocks.retain_mut(|block| match &mut block.kind {
-        BlockKind::Call(place) => match places.get(*place) {
-            Some(Some(now)) => {
-                *place = *now;
-                true
-            }
-            Some(None) => false,
-            None => true,
-        },
-        BlockKind::Reasoning | BlockKind::Text | BlockKind::Other => true,
-    });
-    (Cow::Owned(few), count)
+    // A thought goes with the call that it led to: some providers refuse one with nothing behind it.
+    let mut behind = false;
+    let mut blocks = Vec::with_capacity(few.blocks.len());
+    for mut block in few.blocks.drain(..).rev() {
+        match &mut block.kind {
+            BlockKind::Call(place) => match places.get(*place) {
+                Some(None) => behind = true,
+                Some(Some(now)) => (*place, behind) = (*now, false),
+                None => behind = false,
+            },
+            BlockKind::Reasoning => {}
+            BlockKind::Text | BlockKind::Other => behind = false,
+        }
+        if !behind {
+            blocks.push(block);
+        }
+    }
+    blocks.reverse();
+    few.blocks = blocks;
+    (Cow::Owned(few), many)
 }
 
 /// The answer as it is kept, with its hidden calls limited.

@@ -70,19 +70,25 @@ pub fn settle(
     };
     let runner = Runner::new(state, prepared, sent, reader);
     let (mut calls, mut counted) = runner.run(answer, text + reasoning);
-    if let Some(last) = calls.last_mut().filter(|_| many > 0) {
+    if let Some(last) = calls.last_mut().filter(|_| !many.is_empty()) {
         last.result = format!(
             "{}\n{}",
             last.result,
-            bounds::too_many(many, bounded::CALLS)
+            bounds::too_many(many.len(), bounded::CALLS)
         );
         last.result_tokens = reader.count(&last.result);
-        let refused = DelimiterCall {
-            action: DelimiterAction::Other,
-            outcome: DelimiterOutcome::Refused,
-        };
-        let refused = std::iter::repeat_n(refused, many);
-        counted.delimiters.extend(refused);
+    }
+    for call in many {
+        match state.injected.of(&call.name) {
+            Some(HiddenTool::Recall) => {
+                let refused = recall::refused(RecallOutcome::Refused, String::new());
+                counted.recalls.push(refused.counted);
+            }
+            Some(HiddenTool::Delimiter) | None => counted.delimiters.push(DelimiterCall {
+                action: DelimiterAction::Other,
+                outcome: DelimiterOutcome::Refused,
+            }),
+        }
     }
     counted.refetches = refetches(state, prepared, answer);
     let (marks, kept) = state.moved();

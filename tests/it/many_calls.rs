@@ -55,3 +55,32 @@ async fn of_thousands_of_hidden_calls_some_are_kept() {
         assert!(sent.bytes.len() < 30_000, "{}", sent.bytes.len());
     }
 }
+
+#[tokio::test]
+async fn what_was_refused_leaves_like_anything_else() {
+    const REFUSED: usize = 8;
+    for (dialect, stream) in DIALECTS
+        .into_iter()
+        .flat_map(|one| [(one, false), (one, true)])
+    {
+        let host = Provider::start(move |number, _| -> Reply {
+            let refused = |at: usize| {
+                let name = format!("part {number} of {at}: {}", "a long name ".repeat(60));
+                let arguments = format!(r#"{{"action":"begin","name":"{name}","type":"expl"}}"#);
+                call(&format!("h{number}x{at}"), "delimiter", arguments)
+            };
+            let mut calls: Vec<Call> = (0..REFUSED).map(refused).collect();
+            calls.push(call(&format!("b{number}"), "bash", "{}"));
+            says("so far", calls)
+        })
+        .await;
+        let proxy = Proxy::with(host.addr, |config| config.budget.ceiling = 8_000).await;
+        let mut agent = Agent::new(&proxy, dialect, stream, "refused");
+        agent.user("look");
+        for turn in 0..20 {
+            let answer = agent.turn().await;
+            let met = answer.header("x-plimsoll-budget");
+            assert_eq!(met, "met", "{dialect:?} {stream} turn {turn}");
+        }
+    }
+}

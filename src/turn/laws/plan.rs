@@ -35,7 +35,7 @@ fn find(transcript: &Transcript, what: &str) -> ItemIndex {
         .find(|(_, item)| match item.delimiter {
             Some(DelimiterRole::Start(at)) => format!("+{}", start(at)) == what,
             Some(DelimiterRole::End(at)) => format!("-{}", start(at)) == what,
-            Some(DelimiterRole::Refused | DelimiterRole::Stray) => false,
+            Some(DelimiterRole::Stray) => false,
             None => match item.kind {
                 ItemKind::User => what == "user",
                 ItemKind::System => what == "system",

@@ -62,7 +62,12 @@ impl<'a> Builder<'a> {
     }
 
     fn delimiter(&mut self, index: ItemIndex, effect: &Effect) -> Option<EpisodeIndex> {
-        let outcome = self.transcript.graph.take(effect);
+        let Some(outcome) = self.transcript.graph.take(effect) else {
+            // What was refused is as good as a read of its result: it goes when that would.
+            let name = self.delimiter.clone();
+            self.read(index, name);
+            return None;
+        };
         if let Some(item) = self.transcript.items.get_mut(index) {
             (item.delimiter, item.name) = (Some(outcome), self.delimiter.clone());
         }
@@ -72,8 +77,16 @@ impl<'a> Builder<'a> {
     /// Adds a recall. What it brought back is content of the open episode, like any other read.
     fn recall(&mut self, index: ItemIndex, effect: &Effect) {
         if let Some(item) = self.transcript.items.get_mut(index) {
-            (item.class, item.name) = (ToolClass::Read, self.recall.clone());
             item.pinned = matches!(effect, Effect::Recalled { pinned: true, .. });
+        }
+        let name = self.recall.clone();
+        self.read(index, name);
+    }
+
+    /// Adds a hidden call that marks nothing.
+    fn read(&mut self, index: ItemIndex, name: Arc<str>) {
+        if let Some(item) = self.transcript.items.get_mut(index) {
+            (item.class, item.name) = (ToolClass::Read, name);
         }
         self.join_work(index);
     }
@@ -111,7 +124,6 @@ impl<'a> Builder<'a> {
     fn join_delimiter(&mut self, index: ItemIndex, outcome: DelimiterRole) -> Option<EpisodeIndex> {
         let episode = match outcome {
             DelimiterRole::Start(episode) | DelimiterRole::End(episode) => episode,
-            DelimiterRole::Refused => self.transcript.graph.place(),
             DelimiterRole::Stray => return None,
         };
         self.join(index, episode);
@@ -119,7 +131,7 @@ impl<'a> Builder<'a> {
         match outcome {
             DelimiterRole::Start(_) => vertex.carrier = Some(index),
             DelimiterRole::End(_) => vertex.end = Some(index),
-            DelimiterRole::Refused | DelimiterRole::Stray => {}
+            DelimiterRole::Stray => {}
         }
         matches!(outcome, DelimiterRole::Start(_)).then_some(episode)
     }
