@@ -23,7 +23,8 @@ COPY --from=build /plimsoll /usr/local/bin/plimsoll
 COPY --from=build --chown=65532:65532 /empty /data
 
 # Inside a container nothing is reached on the loopback address; what is published is the host's
-# decision. The admin port has metrics and health, and no credentials: don't publish it widely.
+# decision. The admin port has metrics and health for everybody who reaches it. Its console and API answer
+# nobody until PLIMSOLL__ADMIN__TOKEN is set (or PLIMSOLL__ADMIN__TOKEN_FILE, for a mounted secret).
 ENV PLIMSOLL__SERVER__LISTEN=0.0.0.0:8787 \
     PLIMSOLL__SERVER__ADMIN=0.0.0.0:9187 \
     PLIMSOLL__STORE__PATH=/data

@@ -23,6 +23,8 @@ function unanswered(caught, stop) {
 
 /** @param {Response} response */
 async function refusal(response) {
+  // The page was served to somebody who had the admin token, so the login has ended, as with its process.
+  if (response.status === 401) location.reload();
   const body = await response.json().catch(() => null);
   const error = body && typeof body === "object" ? body.error : null;
   return new Refused(error?.message ?? `The server answered ${response.status}.`, response.status, error?.code ?? "");

@@ -1,5 +1,6 @@
 // Word from the server as it comes, and whether it still comes. Owns the one stream of events. Never says
 // what an event means for a view.
+import { api } from "./api.js";
 import { useEffect, useState } from "./lib.js";
 
 /** @typedef {"turn" | "pass" | "session" | "upstream" | "resync"} Kind */
@@ -50,6 +51,8 @@ function open() {
     set(false);
     broken = true;
     if (mine.readyState === EventSource.CLOSED) {
+      // Why it was refused does not show here: another question tells whether the login has ended.
+      api.overview().catch(() => undefined);
       clearTimeout(again);
       again = setTimeout(open, AGAIN);
     }

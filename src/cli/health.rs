@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use http::Method;
+use reqwest::RequestBuilder;
 
 use super::serve;
 use crate::config::{Config, Flags};
+use crate::ingress::AdminToken;
 
 /// How long an answer is waited for. Whoever asks regularly should wait longer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -33,7 +36,8 @@ pub struct HealthArgs {
 /// # Errors
 /// If the configuration can't be read, or nobody answers.
 pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
-    let url = admin_url(args.config.clone(), args.admin.clone())? + "/readyz";
+    let port = AdminPort::of(args.config.clone(), args.admin.clone())?;
+    let url = port.url("/readyz");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -48,18 +52,46 @@ pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Where this machine reaches the admin listener of a process.
-///
-/// # Errors
-/// If the configuration can't be read.
-pub(super) fn admin_url(config: Option<PathBuf>, admin: Option<String>) -> anyhow::Result<String> {
-    let flags = Flags {
-        config,
-        admin,
-        ..Flags::default()
-    };
-    let config = Config::load(&flags, serve::variables())?;
-    Ok(format!("http://{}", reached_at(config.server.admin)))
+/// Where this machine reaches the admin listener of a process, and what that demands.
+pub(super) struct AdminPort {
+    address: SocketAddr,
+    token: Option<AdminToken>,
+}
+
+impl AdminPort {
+    /// The configured one, or that at the address `admin`. Its token comes from the configuration.
+    ///
+    /// # Errors
+    /// If the configuration can't be read, or the address is none.
+    pub(super) fn of(config: Option<PathBuf>, admin: Option<String>) -> anyhow::Result<Self> {
+        let flags = Flags {
+            config,
+            admin,
+            ..Flags::default()
+        };
+        let server = Config::load(&flags, serve::variables())?.server;
+        Ok(Self {
+            address: reached_at(server.admin),
+            token: server.admin_token,
+        })
+    }
+
+    /// The URL of a path.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A request that proves what it may.
+    ///
+    /// # Errors
+    /// If no client can be made.
+    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::Result<RequestBuilder> {
+        let request = client()?.request(method, self.url(path));
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token.expose()),
+            None => request,
+        })
+    }
 }
 
 /// A client for a process on this machine.
@@ -81,7 +113,7 @@ async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
 }
 
 /// Where this machine reaches an address on which a process listens.
-pub(super) fn reached_at(listens: SocketAddr) -> SocketAddr {
+fn reached_at(listens: SocketAddr) -> SocketAddr {
     let ip = match listens.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -5,9 +5,7 @@ use anyhow::Context as _;
 use http::Method;
 use serde_json::Value;
 
-use super::health::reached_at;
-use super::serve;
-use crate::config::{Config, Flags};
+use super::health::AdminPort;
 
 /// What the process at an admin address answers.
 ///
@@ -18,18 +16,14 @@ pub(super) fn ask(
     (method, path): (Method, &str),
     body: Option<&Value>,
 ) -> anyhow::Result<Value> {
-    let flags = Flags {
-        admin: Some(admin.to_owned()),
-        ..Flags::default()
-    };
-    let config = Config::load(&flags, serve::variables())?;
-    let url = format!("http://{}{path}", reached_at(config.server.admin));
+    let port = AdminPort::of(None, Some(admin.to_owned()))?;
+    let url = port.url(path);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let body = body.map(Value::to_string);
     let (status, text) = runtime
-        .block_on(sent(method, &url, body))
+        .block_on(sent(&port, method, path, body))
         .with_context(|| {
             format!("{url} does not answer: give the admin address of the process that serves")
         })?;
@@ -46,12 +40,13 @@ pub(super) fn ask(
 }
 
 async fn sent(
+    port: &AdminPort,
     method: Method,
-    url: &str,
+    path: &str,
     body: Option<String>,
 ) -> reqwest::Result<(http::StatusCode, String)> {
     // No limit: reading a large store takes minutes, and an interrupt ends the command.
-    let mut request = super::health::client()?.request(method, url);
+    let mut request = port.request(method, path)?;
     if let Some(body) = body {
         request = request
             .header(http::header::CONTENT_TYPE, "application/json")

@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use futures_util::StreamExt as _;
+use http::Method;
 use serde_json::Value;
 
-use super::health::{admin_url, client};
+use super::health::AdminPort;
 
 /// How long the head of an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,18 +50,18 @@ pub struct SessionsArgs {
 /// # Errors
 /// If nobody answers, no session fits, or several do.
 pub fn run(args: &SessionsArgs) -> anyhow::Result<ExitCode> {
-    let base = admin_url(args.config.clone(), args.admin.clone())?;
+    let port = AdminPort::of(args.config.clone(), args.admin.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(shown(args, &base))?;
+    runtime.block_on(shown(args, &port))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn shown(args: &SessionsArgs, base: &str) -> anyhow::Result<()> {
+async fn shown(args: &SessionsArgs, port: &AdminPort) -> anyhow::Result<()> {
     let rows = match &args.name {
-        Some(name) => vec![named(base, name).await?],
-        None => listed(base, args.limit as usize).await?,
+        Some(name) => vec![named(port, name).await?],
+        None => listed(port, args.limit as usize).await?,
     };
     let mut out = std::io::stdout();
     if args.line {
@@ -71,18 +72,18 @@ async fn shown(args: &SessionsArgs, base: &str) -> anyhow::Result<()> {
     }
     write!(out, "{}", table(&rows))?;
     if args.follow {
-        follow(base, args.name.as_deref()).await?;
+        follow(port, args.name.as_deref()).await?;
     }
     Ok(())
 }
 
 /// The newest sessions.
-async fn listed(base: &str, most: usize) -> anyhow::Result<Vec<Value>> {
+async fn listed(port: &AdminPort, most: usize) -> anyhow::Result<Vec<Value>> {
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor = String::new();
     while rows.len() < most {
         let limit = (most - rows.len()).min(PAGE);
-        let page = get(&format!("{base}/api/sessions?limit={limit}{cursor}")).await?;
+        let page = get(port, &format!("/api/sessions?limit={limit}{cursor}")).await?;
         let found = page.get("sessions").and_then(Value::as_array);
         rows.extend(found.into_iter().flatten().cloned());
         match page.get("next").and_then(Value::as_str) {
@@ -94,8 +95,8 @@ async fn listed(base: &str, most: usize) -> anyhow::Result<Vec<Value>> {
 }
 
 /// The session of a name, or the only one whose name begins so.
-async fn named(base: &str, name: &str) -> anyhow::Result<Value> {
-    let page = get(&format!("{base}/api/sessions?limit={PAGE}&q={name}")).await?;
+async fn named(port: &AdminPort, name: &str) -> anyhow::Result<Value> {
+    let page = get(port, &format!("/api/sessions?limit={PAGE}&q={name}")).await?;
     let rows = page.get("sessions").and_then(Value::as_array);
     let fits = |row: &&Value| text(row, "session").starts_with(&name.to_lowercase());
     let fitting: Vec<&Value> = rows.into_iter().flatten().filter(fits).collect();
@@ -109,8 +110,8 @@ async fn named(base: &str, name: &str) -> anyhow::Result<Value> {
     }
 }
 
-async fn get(url: &str) -> anyhow::Result<Value> {
-    let ask = client()?.get(url).send();
+async fn get(port: &AdminPort, path: &str) -> anyhow::Result<Value> {
+    let (url, ask) = (port.url(path), port.request(Method::GET, path)?.send());
     let answered = tokio::time::timeout(PATIENCE, ask).await;
     let response = answered
         .with_context(|| format!("{url} does not answer"))?
@@ -127,10 +128,9 @@ async fn get(url: &str) -> anyhow::Result<Value> {
 }
 
 /// Writes a line for each turn, as it ends.
-async fn follow(base: &str, name: Option<&str>) -> anyhow::Result<()> {
-    let url = format!("{base}/api/events");
-    let response = client()?.get(&url).send().await;
-    let response = response.with_context(|| format!("{url} does not answer"))?;
+async fn follow(port: &AdminPort, name: Option<&str>) -> anyhow::Result<()> {
+    let response = port.request(Method::GET, "/api/events")?.send().await;
+    let response = response.context("the server has gone")?;
     anyhow::ensure!(
         response.status().is_success(),
         "too many readers listen already"

@@ -15,6 +15,8 @@ use super::secret::Secret;
 pub struct RawConfig {
     /// Listening and limits.
     pub server: RawServer,
+    /// Who may use the admin listener.
+    pub admin: RawAdmin,
     /// Where requests go.
     pub upstream: RawUpstream,
     /// The ceiling and what holds it.
@@ -81,6 +83,16 @@ pub struct RawServer {
     pub hosts: Option<Vec<String>>,
     /// Origins of pages that may use the proxy.
     pub origins: Option<Vec<String>>,
+}
+
+/// `[admin]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawAdmin {
+    /// What is demanded of whoever uses the listener. Nothing if empty.
+    pub token: Option<Secret>,
+    /// A file with the same. None if empty.
+    pub token_file: Option<String>,
 }
 
 /// `[upstream]`

@@ -17,6 +17,7 @@ use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
 use crate::commit::Floor;
+use crate::ingress::AdminToken;
 use crate::model::{Globs, caches};
 use crate::policy::{Ladder, Policy};
 use crate::store::is_redis_url;
@@ -331,6 +332,30 @@ pub(super) fn seal_key(key: Secret) -> Result<Option<Secret>, String> {
         TenantKey::Given(key) => Some(key),
         TenantKey::DataDirectory => None,
     })
+}
+
+/// Reads the token of the admin listener. Empty means that there is none. Who writes a secret into a file
+/// most often ends it with a line break.
+pub(super) fn admin_token(token: Secret) -> Result<Option<AdminToken>, String> {
+    let token = Secret::new(token.expose().trim());
+    if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("is sent in a header, so it must have no spaces and ASCII alone".to_owned());
+    }
+    Ok(seal_key(token)?.map(|token| AdminToken::new(token.expose())))
+}
+
+/// Reads the same from a file. Empty means that there is no file.
+pub(super) fn admin_token_file(path: String) -> Result<Option<AdminToken>, String> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|error| format!("can't read {path}: {error}"))?;
+    match admin_token(Secret::new(text)) {
+        Ok(None) => Err(format!("{path} is empty; write a token into it")),
+        Ok(token) => Ok(token),
+        Err(told) => Err(format!("the token in {path} {told}")),
+    }
 }
 
 /// Reads keys with commas between them.

@@ -461,6 +461,47 @@ fn secrets_do_not_show() {
 }
 
 #[test]
+fn a_token_of_the_admin_listener_comes_from_one_place_and_does_not_show() {
+    let token = "0123456789abcdef0123456789abcdef";
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("token_file = \"{}\"", path.display())
+    };
+    let kept = file("kept", &format!("{token}\n"));
+    for setting in [format!("token = \"{token}\""), kept.clone()] {
+        let config = good(&format!("[admin]\n{setting}"));
+        let found = config.server.admin_token.as_ref().unwrap();
+        assert_eq!(found.expose(), token);
+        assert!(!format!("{config:?}").contains(token));
+    }
+    assert_eq!(
+        good("[admin]\ntoken = \"\"\ntoken_file = \"\"")
+            .server
+            .admin_token,
+        None
+    );
+    for (setting, told) in [
+        ("token = \"short-secret\"".to_owned(), "at least 32"),
+        (file("short", "short-secret"), "at least 32"),
+        (file("empty", "\n"), "is empty"),
+        (
+            "token_file = \"/nowhere/token\"".to_owned(),
+            "can't read /nowhere/token",
+        ),
+        (format!("token = \"{token} secret\""), "no spaces"),
+        (format!("token = \"{token}\"\n{kept}"), "give one of them"),
+    ] {
+        let found = problems(&format!("[admin]\n{setting}"), &[]).concat();
+        assert!(
+            found.contains(told) && !found.contains("secret"),
+            "{told}: {found}"
+        );
+    }
+}
+
+#[test]
 fn keys_of_the_seal_are_long_and_do_not_show() {
     let key = |last: char| format!("0123456789abcdef0123456789abcde{last}");
     let text = format!(

@@ -7,19 +7,19 @@ use std::path::PathBuf;
 use super::level::log_level;
 use super::problem::{Problem, SettingSource};
 use super::raw::{
-    RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawPartitions, RawRecall,
-    RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
+    RawAdmin, RawAdmit, RawBudget, RawCache, RawConfig, RawDelimiter, RawKeep, RawPartitions,
+    RawRecall, RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, age, at_least, at_least_one, cache_memory, ceiling, families, file_names, floor,
-    fraction, globs, guidance, guide_at, key_prefix, ladder, name_globs, none_or, protect_recent,
-    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
-    tenant_key, timeout, word,
+    address, admin_token, admin_token_file, age, at_least, at_least_one, cache_memory, ceiling,
+    families, file_names, floor, fraction, globs, guidance, guide_at, key_prefix, ladder,
+    name_globs, none_or, protect_recent, rung_policy, seal_key, seal_keys, server_urls, share,
+    size, store_bytes, store_cache, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
 use crate::dialect::stream::UsageMode;
-use crate::ingress::{Hosts, Origins, Sources};
+use crate::ingress::{AdminToken, Hosts, Origins, Sources};
 use crate::pipeline::{ShownContent, StreamSettings};
 use crate::policy::{AdmitSettings, Order, Partition, Partitions};
 use crate::store::Backend;
@@ -45,6 +45,7 @@ pub fn validate(
     };
     let mut config = Config::default();
     check.server(raw.server, &mut config.server);
+    check.admin(raw.admin, &mut config.server.admin_token);
     check.upstream(raw.upstream, &mut config.upstream);
     check.loops(&config);
     // A profile overrides the guidance as well, but `[budget]` itself may not hold it.
@@ -177,19 +178,26 @@ impl Check<'_> {
         take!(self, server: raw.body_timeout => server.pace.most, timeout);
         take!(self, server: raw.write_timeout => server.write_timeout, timeout);
         take!(self, server: raw.cache_memory => server.cache_memory, cache_memory);
-        self.set("server.drain", raw.drain, &mut server.drain, |text| {
-            units::duration(&text)
-        });
+        take!(self, server: raw.drain => server.drain, |text: String| units::duration(&text));
         take!(self, server: raw.max_in_flight => server.max_in_flight, at_least_one);
-        self.set("server.hosts", raw.hosts, &mut server.hosts, |list| {
-            Hosts::read(&list)
-        });
-        self.set("server.origins", raw.origins, &mut server.origins, |list| {
-            Origins::read(&list)
-        });
+        take!(self, server: raw.hosts => server.hosts, |list: Vec<_>| Hosts::read(&list));
+        take!(self, server: raw.origins => server.origins, |list: Vec<_>| Origins::read(&list));
         if server.listen == server.admin && server.listen.port() != 0 {
             self.problem("server.admin", "must not be the address of `server.listen`");
         }
+    }
+
+    fn admin(&mut self, raw: RawAdmin, token: &mut Option<AdminToken>) {
+        let mut filed = None;
+        take!(self, admin: raw.token => *token, admin_token);
+        take!(self, admin: raw.token_file => filed, admin_token_file);
+        if token.is_some() && filed.is_some() {
+            self.problem(
+                "admin.token_file",
+                "stands beside `admin.token`; give one of them",
+            );
+        }
+        *token = token.take().or(filed);
     }
 
     fn tenant(&mut self, raw: RawTenant, config: &mut Config) {
@@ -568,23 +576,8 @@ impl Check<'_> {
         take!(self, store: raw.seal_key => store.seal_key, seal_key);
         take!(self, store: raw.seal_key_previous => store.seal_key_previous, seal_keys);
         let kept = &mut store.retention;
-        self.set(
-            "store.keep_records",
-            raw.keep_records,
-            &mut kept.records,
-            age,
-        );
-        self.set(
-            "store.keep_content",
-            raw.keep_content,
-            &mut kept.content,
-            age,
-        );
-        self.set(
-            "store.max_bytes",
-            raw.max_bytes,
-            &mut kept.most_bytes,
-            store_bytes,
-        );
+        take!(self, store: raw.keep_records => kept.records, age);
+        take!(self, store: raw.keep_content => kept.content, age);
+        take!(self, store: raw.max_bytes => kept.most_bytes, store_bytes);
     }
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{self, AccessGuard};
 use super::console;
 use super::errors;
 use super::origin::OriginGuard;
@@ -90,6 +91,7 @@ pub(super) struct Admin {
 pub(super) async fn serve(
     listener: TcpListener,
     guard: OriginGuard,
+    access: Arc<AccessGuard>,
     probes: Probes,
     draining: CancellationToken,
     stop: CancellationToken,
@@ -113,6 +115,7 @@ pub(super) async fn serve(
             lab: OneAtATime::default(),
         })
         .layer(middleware::from_fn_with_state(proven, console::proven))
+        .layer(middleware::from_fn_with_state(access, access::checked))
         .layer(middleware::from_fn_with_state(guard, guarded));
     // Where a page does not read what happens, the system gives its connection up.
     let listener = axum::serve::ListenerExt::tap_io(listener, |stream| give_up(stream));

@@ -72,7 +72,8 @@ impl fmt::Debug for Credential {
     }
 }
 
-fn bearer(value: &[u8]) -> &[u8] {
+/// The token of a bearer, or else the whole value.
+pub(super) fn bearer(value: &[u8]) -> &[u8] {
     match value.split_at_checked(7) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
         _ => value,

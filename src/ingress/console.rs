@@ -81,7 +81,7 @@ pub(super) async fn proven(
     refuse(&ConsoleError::new(403, "no_token", message))
 }
 
-fn refuse(error: &ConsoleError) -> Response {
+pub(super) fn refuse(error: &ConsoleError) -> Response {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer(status, &error.body())
 }

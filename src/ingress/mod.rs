@@ -9,6 +9,7 @@
 //! | a WebSocket upgrade | 426 |
 //! | anything else | [`crate::pipeline::forward`], streamed in both directions |
 
+mod access;
 mod admin;
 mod auth;
 mod body;
@@ -25,12 +26,14 @@ mod limit;
 mod origin;
 mod pace;
 mod pieces;
+mod seldom;
 mod server;
 mod settings;
 mod socket;
 mod store_work;
 mod waiting;
 
+pub use access::AdminToken;
 pub use admin::{Probes, Readiness};
 pub use auth::{Credential, Sources, identity};
 pub use body::Coding;

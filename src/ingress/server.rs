@@ -12,14 +12,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::access::AccessGuard;
 use super::admin::{self, Probes};
 use super::connections::{Connections, HeldConnection};
 use super::descriptors;
 use super::edge::{Edge, handle, malformed};
 use super::origin::OriginGuard;
+use super::seldom::Seldom;
 use super::socket::Socket;
 use crate::record::{AcceptError, ConnectionCut};
 
@@ -29,9 +30,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The pause after a failed accept. Most often the process has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// How often failed accepts are logged at most.
-const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How many bytes of a connection are buffered in each direction. The head of a request has to fit.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -62,6 +60,7 @@ pub enum Drained {
 pub struct Server {
     agents: TcpListener,
     admin: TcpListener,
+    access: Arc<AccessGuard>,
     edge: Arc<Edge>,
     probes: Probes,
 }
@@ -75,12 +74,15 @@ impl Server {
         let settings = edge.settings();
         let agents = listen(settings.listen, "--listen").await?;
         let admin = listen(settings.admin, "--admin").await?;
+        let bound = admin.local_addr().unwrap_or(settings.admin);
+        let access = AccessGuard::new(settings, bound);
         if let Ok(address) = agents.local_addr() {
             probes.console.serves(format!("http://{address}"));
         }
         Ok(Self {
             agents,
             admin,
+            access,
             edge: Arc::new(edge),
             probes,
         })
@@ -114,6 +116,7 @@ impl Server {
         let admin = tokio::spawn(admin::serve(
             self.admin,
             guard,
+            self.access,
             self.probes,
             stop.clone(),
             over.clone(),
@@ -170,7 +173,7 @@ async fn accept(
     cut: &CancellationToken,
 ) {
     let connections = Connections::new(descriptors::connections());
-    let mut failures = Failures::default();
+    let mut failures = Seldom::default();
     loop {
         // Waits before it accepts, so that a connection never takes a descriptor that is kept back.
         connections.room().await;
@@ -181,37 +184,27 @@ async fn accept(
                 tokio::spawn(connection(stream, held, Arc::clone(edge), watcher, cut));
             }
             Err(error) => {
-                failures.note(edge, &error);
+                note(edge, &mut failures, &error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Failed accepts, which are logged only now and then.
-#[derive(Default)]
-struct Failures {
-    said: Option<Instant>,
-    since: u64,
-}
-
-impl Failures {
-    fn note(&mut self, edge: &Edge, error: &std::io::Error) {
-        let why = match Errno::from_io_error(error) {
-            Some(Errno::MFILE | Errno::NFILE) => AcceptError::Descriptors,
-            Some(Errno::NOBUFS | Errno::NOMEM) => AcceptError::Memory,
-            Some(_) | None => AcceptError::Other,
-        };
-        edge.metrics().accept_failed(why);
-        self.since += 1;
-        if self.said.is_none_or(|said| said.elapsed() >= LOG_INTERVAL) {
-            tracing::warn!(
-                %error,
-                failed = self.since,
-                "can't accept connections; where files are short, start with a higher `ulimit -n`"
-            );
-            (self.said, self.since) = (Some(Instant::now()), 0);
-        }
+/// Counts an accept that failed.
+fn note(edge: &Edge, failures: &mut Seldom, error: &std::io::Error) {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => AcceptError::Descriptors,
+        Some(Errno::NOBUFS | Errno::NOMEM) => AcceptError::Memory,
+        Some(_) | None => AcceptError::Other,
+    };
+    edge.metrics().accept_failed(why);
+    if let Some(failed) = failures.note() {
+        tracing::warn!(
+            %error,
+            failed,
+            "can't accept connections; where files are short, start with a higher `ulimit -n`"
+        );
     }
 }
 

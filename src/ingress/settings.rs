@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::access::AdminToken;
 use super::auth::Sources;
 use super::origin::{Hosts, Origins};
 use super::pace::Pace;
@@ -17,6 +18,8 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// The address for metrics and health.
     pub admin: SocketAddr,
+    /// What is demanded of whoever uses that address.
+    pub admin_token: Option<AdminToken>,
     /// The largest body that is read whole, in bytes, before and after decompression.
     pub body_cap: usize,
     /// How many bytes requests, answers and what is made of them may take. It counts as twice `body_cap` if it
@@ -53,6 +56,7 @@ impl Default for ServerSettings {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8787).into(),
             admin: (Ipv4Addr::LOCALHOST, 9187).into(),
+            admin_token: None,
             body_cap: 64 << 20,
             body_budget: ROOM,
             pace: Pace {

@@ -286,3 +286,30 @@ def test_a_proxy_that_starts_again_is_found_again(stage, played):
     # The page's token is that of the process that is gone.
     page.get_by_role("button", name="Evict …").click()
     expect(page.get_by_role("alert")).to_contain_text("no_token")
+
+
+def test_the_admin_token_is_asked_for_once(stage, starts):
+    token = "0123456789abcdef0123456789abcdef"
+    live = starts(PLIMSOLL__ADMIN__TOKEN=token)
+    stage.allow("status of 401")
+    stage.allow("net::")
+    page = stage.open(live.url)
+    field = page.get_by_label("Admin token")
+    field.fill("f" * 32)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the token.")
+    keep(page, "live-login")
+    field.fill(token)
+    page.get_by_role("button", name="Log in").click()
+    # What the page reads and the stream of events both have the cookie.
+    expect(page.get_by_role("heading", name="No session yet")).to_be_visible()
+    expect(page.locator(".pill.live")).to_be_visible()
+    agent = Agent(live).tell(TASK)
+    agent.turn()
+    expect(page.locator("table.ovt tr.lk")).to_have_count(1)
+    page.reload()
+    expect(page.locator("table.ovt tr.lk")).to_have_count(1)
+    # The cookie ends with the process, and the page notices by itself.
+    live.stop_proxy()
+    live.start()
+    expect(field).to_be_visible()

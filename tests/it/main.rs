@@ -8,6 +8,7 @@
     reason = "a test that meets what it does not expect has failed; helpers are no exception"
 )]
 
+mod access;
 mod agent;
 mod agents;
 mod asides;
