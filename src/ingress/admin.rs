@@ -13,7 +13,6 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{self, AccessGuard};
@@ -87,17 +86,15 @@ pub(super) struct Admin {
     pub lab: OneAtATime,
 }
 
-/// Serves until `stop`. From `draining` on, `/readyz` answers 503.
-pub(super) async fn serve(
-    listener: TcpListener,
+/// All paths, behind what a request must prove. From `draining` on, `/readyz` answers 503.
+pub(super) fn router(
     guard: OriginGuard,
     access: Arc<AccessGuard>,
     probes: Probes,
     draining: CancellationToken,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+) -> Router {
     let proven = Arc::clone(&probes.console);
-    let router = Router::new()
+    Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -116,30 +113,7 @@ pub(super) async fn serve(
         })
         .layer(middleware::from_fn_with_state(proven, console::proven))
         .layer(middleware::from_fn_with_state(access, access::checked))
-        .layer(middleware::from_fn_with_state(guard, guarded));
-    // Where a page does not read what happens, the system gives its connection up.
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| give_up(stream));
-    tokio::select! {
-        outcome = async { axum::serve(listener, router).await } => outcome,
-        () = stop.cancelled() => Ok(()),
-    }
-}
-
-/// How long a reader may take nothing of what waits for it.
-#[cfg(target_os = "linux")]
-const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
-
-/// Has the system give up a reader that takes nothing. Elsewhere than on Linux it waits for as long as
-/// TCP does.
-fn give_up(stream: &tokio::net::TcpStream) {
-    #[cfg(target_os = "linux")]
-    {
-        let socket = socket2::SockRef::from(stream);
-        let _unsupported = socket.set_tcp_user_timeout(Some(READER_PATIENCE));
-        let _unsupported = stream.set_nodelay(true);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _unsupported = stream.set_nodelay(true);
+        .layer(middleware::from_fn_with_state(guard, guarded))
 }
 
 /// Checks every request, even for paths that do not exist.

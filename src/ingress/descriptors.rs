@@ -7,9 +7,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// may have.
 const MAX_DESCRIPTORS: u64 = 65_536;
 
-/// How many descriptors no agent gets: those of the store, of the log, and of whoever uses the
-/// admin port.
-const RESERVED: u64 = 64;
+/// How many descriptors no connection gets: those of the store, of the log and of the runtimes.
+const RESERVED: u64 = 48;
+
+/// One descriptor in so many, and how many at least and at most, are for connections to the admin port.
+const ADMIN_SHARE: u64 = 8;
+const ADMIN_LEAST: u64 = 8;
+const ADMIN_MOST: u64 = 128;
 
 /// How many connections are accepted under any limit.
 const MIN_CONNECTIONS: usize = 8;
@@ -36,12 +40,24 @@ pub fn raise() -> std::io::Result<u64> {
     Ok(wanted)
 }
 
+fn limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS)
+}
+
+fn of_admin(limit: u64) -> u64 {
+    (limit / ADMIN_SHARE).clamp(ADMIN_LEAST, ADMIN_MOST)
+}
+
+/// How many connections the admin port may have. They are none of those of agents.
+pub(super) fn admin_connections() -> usize {
+    usize::try_from(of_admin(limit())).unwrap_or(MIN_CONNECTIONS)
+}
+
 /// How many connections agents may have. Each may need another one to the upstream.
 pub(super) fn connections() -> usize {
-    let limit = getrlimit(Resource::Nofile)
-        .current
-        .unwrap_or(MAX_DESCRIPTORS);
-    let room = limit.min(MAX_DESCRIPTORS).saturating_sub(RESERVED) / 2;
+    let limit = limit();
+    let room = limit.saturating_sub(RESERVED + of_admin(limit)) / 2;
     usize::try_from(room)
         .unwrap_or(usize::MAX)
         .max(MIN_CONNECTIONS)

@@ -21,7 +21,7 @@ use super::errors;
 use super::headers;
 use super::inflate::Unpackers;
 use super::leftover::Leftover;
-use super::limit::{CountedBody, RequestLimit};
+use super::limit::{HeldBody, RequestLimit};
 use super::origin::OriginGuard;
 use super::pace::Paced;
 use super::settings::ServerSettings;
@@ -112,7 +112,7 @@ pub(super) async fn handle(
         Ok(admitted) => serve(&edge.app, dialect, admitted, reporter).await,
         Err(error) => refuse(reporter, dialect, &error),
     };
-    response.map(|body| Body::new(CountedBody::new(body, place, flight, busy)))
+    response.map(|body| Body::new(HeldBody::new(body, (place, flight, busy))))
 }
 
 /// Counts a response that the connection sent by itself, because the request was malformed.

@@ -11,9 +11,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
-use super::connections::Busy;
 use crate::model::TenantId;
-use crate::record::InFlight;
 
 /// One place in this many is kept in addition, for tenants that hold few.
 const SPARE_SHARE: usize = 8;
@@ -88,29 +86,21 @@ impl Drop for RequestPlace {
     }
 }
 
-/// The body of a response, which holds its place until it ends or is dropped.
+/// The body of a response, which holds what it was given, such as a place, until it ends or is dropped.
 #[derive(Debug)]
-pub struct CountedBody {
+pub(super) struct HeldBody<H> {
     inner: Body,
-    _place: RequestPlace,
-    _flight: InFlight,
-    _busy: Busy,
+    _held: H,
 }
 
-impl CountedBody {
-    /// Ties a place, its gauge and the state of its connection to a body.
-    #[must_use]
-    pub(super) fn new(inner: Body, place: RequestPlace, flight: InFlight, busy: Busy) -> Self {
-        Self {
-            inner,
-            _place: place,
-            _flight: flight,
-            _busy: busy,
-        }
+impl<H> HeldBody<H> {
+    /// Ties what is held to a body.
+    pub(super) fn new(inner: Body, held: H) -> Self {
+        Self { inner, _held: held }
     }
 }
 
-impl http_body::Body for CountedBody {
+impl<H: Unpin> http_body::Body for HeldBody<H> {
     type Data = Bytes;
     type Error = axum::Error;
 

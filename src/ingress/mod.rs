@@ -11,6 +11,7 @@
 
 mod access;
 mod admin;
+mod admin_port;
 mod auth;
 mod body;
 mod connections;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::AccessGuard;
 use super::admin::{self, Probes};
+use super::admin_port;
 use super::connections::{Connections, HeldConnection};
 use super::descriptors;
 use super::edge::{Edge, handle, malformed};
@@ -26,10 +27,10 @@ use crate::record::{AcceptError, ConnectionCut};
 
 /// How long the head of a request may take, and how long a kept connection may be idle. This is
 /// longer than common clients keep theirs, so that they close first.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The pause after a failed accept. Most often the process has no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How many bytes of a connection are buffered in each direction. The head of a request has to fit.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -111,16 +112,12 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let cut = CancellationToken::new();
         let over = CancellationToken::new();
+        // The admin port's thread ends with this, however it ends.
+        let _over = over.clone().drop_guard();
         let settings = self.edge.settings();
         let guard = OriginGuard::new(settings.admin.ip(), &settings.hosts, &settings.origins);
-        let admin = tokio::spawn(admin::serve(
-            self.admin,
-            guard,
-            self.access,
-            self.probes,
-            stop.clone(),
-            over.clone(),
-        ));
+        let router = admin::router(guard, self.access, self.probes, stop.clone());
+        let admin = admin_port::serve(self.admin.into_std(), router, over.clone());
         tokio::select! {
             () = accept(&self.agents, &self.edge, &graceful, &cut) => {}
             () = stop.cancelled() => {}
@@ -208,6 +205,16 @@ fn note(edge: &Edge, failures: &mut Seldom, error: &std::io::Error) {
     }
 }
 
+/// What all connections have in common. `head` is how long a head may take, and how long they may be idle.
+pub(super) fn protocol(head: Duration) -> http1::Builder {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_buf_size(BUFFER_BYTES);
+    protocol
+}
+
 async fn connection(
     stream: TcpStream,
     held: HeldConnection,
@@ -226,11 +233,7 @@ async fn connection(
     });
     let patience = edge.settings().write_timeout;
     let socket = Socket::new(stream, patience, Arc::clone(held.slot()));
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(socket), service);
+    let serving = protocol(HEAD_TIMEOUT).serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         // A broken connection is not reported here: the owner of the body has seen it.
         ended = watcher.watch(serving) => if let Err(error) = ended {

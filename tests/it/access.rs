@@ -5,6 +5,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Output;
+use std::time::Duration;
 
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE};
@@ -234,6 +235,25 @@ async fn a_browser_logs_in_once_and_proves_itself_by_a_cookie() {
             .status(),
         403
     );
+}
+
+/// Asks from the thread that serves agents, which is busy with just that.
+#[tokio::test]
+async fn probes_are_answered_while_the_workers_are_busy() {
+    use std::io::Write as _;
+    let (_provider, proxy): (Provider, Proxy) = served(|_| {}).await;
+    probes_answer(&proxy).await;
+    for path in FREE {
+        let mut stream = std::net::TcpStream::connect(proxy.admin).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
 }
 
 fn run(directory: &std::path::Path, arguments: &[&str], env: &[(&str, &str)]) -> Output {
