@@ -94,7 +94,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
     // The key comes before the store, because the store keeps its file.
     let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
-    let app = wire::app_keeping(&config, tenant.keepsake)?;
+    let app = wire::app_under(&config, &tenant)?;
     let upstream = config.upstream.base_url;
     let snapshots = config.store.snapshots;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);

@@ -293,10 +293,13 @@ fn copy(args: &CopyArgs) -> anyhow::Result<ExitCode> {
     if from_settings.backend == Backend::Sled {
         export::ensure_holds_a_store(&from_settings.path)?;
     }
-    let (from, to) = (
-        open(&wire::unswept(&from_settings), &args.from)?,
-        open(&wire::unswept(&to_settings), &args.to)?,
-    );
+    let from = open(&wire::unswept(&from_settings), &args.from)?;
+    // Sessions are found under the same key there, and a process that starts with another one says so.
+    let marked = StoreSettings {
+        key_mark: from.key_mark(),
+        ..wire::unswept(&to_settings)
+    };
+    let to = open(&marked, &args.to)?;
     let mut screen = std::io::stderr().lock();
     let mut told = |copied: Copied| {
         // Nothing depends on whether somebody reads this.

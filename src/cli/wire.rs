@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use tokio_util::task::TaskTracker;
 
 use super::erase::erase;
+use super::tenant_key::ObtainedKey;
 use crate::config::{Config, TurnSections};
 use crate::console::Console;
 use crate::dialect;
@@ -19,7 +20,7 @@ use crate::pipeline::{
     SessionAsk, ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name, serves};
-use crate::store::{self, Keepsake, OpenedStore, Store};
+use crate::store::{self, KeyMark, OpenedStore, Store};
 use crate::tokens::{Counter, Models};
 use crate::turn::memo::Memo;
 use crate::turn::{Classes, Profile, Profiles, Settings};
@@ -30,19 +31,27 @@ use crate::upstream::UpstreamClient;
 /// # Errors
 /// If the store belongs to another process, or a part can't be set up.
 pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
-    app_keeping(config, None)
+    wired(config, &store_config(config))
 }
 
-/// Does the same, with a file that belongs to the store.
+/// Does the same, with the tenant key under which sessions are recorded.
 ///
 /// # Errors
 /// The errors of [`app`].
-pub fn app_keeping(config: &Config, keepsake: Option<Keepsake>) -> anyhow::Result<Arc<App>> {
+pub fn app_under(config: &Config, key: &ObtainedKey) -> anyhow::Result<Arc<App>> {
+    wired(
+        config,
+        &store::StoreSettings {
+            keepsake: key.keepsake.clone(),
+            key_mark: Some(KeyMark::of(&key.key)),
+            ..store_config(config)
+        },
+    )
+}
+
+fn wired(config: &Config, store: &store::StoreSettings) -> anyhow::Result<Arc<App>> {
     // The store comes first: if another process holds it, nothing else should begin.
-    let opened = Store::open_or_stand_by(&store::StoreSettings {
-        keepsake,
-        ..store_config(config)
-    })?;
+    let opened = Store::open_or_stand_by(store)?;
     say(&opened);
     let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
     // Dashboards draw the ceiling as a line, before any request has come.

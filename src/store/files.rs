@@ -14,7 +14,7 @@ const FILE_MODE: u32 = 0o600;
 const STICKY_BIT: u32 = 0o1000;
 
 /// The names that this program puts into a data directory.
-const OWN_FILES: [&str; 15] = [
+const OWN_FILES: [&str; 17] = [
     "lock",
     "sled",
     "journal",
@@ -30,6 +30,8 @@ const OWN_FILES: [&str; 15] = [
     "dropped",
     "sealed",
     "sealed.new",
+    "tenant.mark",
+    "tenant.mark.new",
 ];
 const KEY_FILE: &str = "tenant.key";
 

@@ -19,6 +19,7 @@ mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
 mod files;
+mod key_mark;
 pub mod memory;
 mod overlay;
 pub(crate) mod redis;
@@ -40,6 +41,7 @@ pub use copy::{Copied, Lacking, copy, lacking};
 pub use error::StoreError;
 pub(crate) use error::is_of_disk;
 pub use files::QUARANTINE;
+pub use key_mark::KeyMark;
 pub use report::{Health, Loss, OpenReport};
 pub use sealing::{KeyName, Seals};
 pub use settings::{Backend, Clock, Keepsake, RedisSettings, Retention, StoreSettings};
@@ -336,6 +338,17 @@ impl Store {
             Self::Sled(store) => store.notes(),
             Self::Redis(store) => store.notes(),
             Self::Standby(store) => store.notes(),
+        }
+    }
+
+    /// The mark of the tenant key under which its records are found. `None` if it has none, or does not say.
+    /// May wait for a server, so it is for commands and never for a request.
+    #[must_use]
+    pub fn key_mark(&self) -> Option<KeyMark> {
+        match self {
+            Self::Memory(_) | Self::Standby(_) => None,
+            Self::Sled(store) => store.key_mark(),
+            Self::Redis(store) => store.key_mark(),
         }
     }
 

@@ -97,6 +97,8 @@ pub struct Health {
     pub swept: u64,
     /// Nothing outlives the process although it should, because the disk refuses.
     pub memory_only: bool,
+    /// The records are of another tenant key than that of the process.
+    pub other_key: bool,
     /// How often a server of the store refused or did not answer.
     pub refused: u64,
     /// How many round trips to a server reads took, including those that failed.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use super::key_mark::KeyMark;
 use super::sealing::Seals;
 
 /// The kinds of store that a configuration can name.
@@ -82,6 +83,9 @@ pub struct StoreSettings {
     /// A file that belongs into the directory beside the store. It is written again if somebody
     /// empties the directory.
     pub keepsake: Option<Keepsake>,
+    /// The mark of the tenant key with which the process serves. With `None` whoever opens the store only
+    /// looks after it, and neither compares marks nor writes one.
+    pub key_mark: Option<KeyMark>,
     /// How long and how much is kept.
     pub retention: Retention,
     /// The keys under which values are sealed.
@@ -181,6 +185,7 @@ impl Default for StoreSettings {
             look: Duration::from_secs(1),
             stand_by: Duration::from_secs(15),
             keepsake: None,
+            key_mark: None,
             retention: Retention::default(),
             seals: Seals::default(),
             clock: Clock::default(),

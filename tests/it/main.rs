@@ -68,6 +68,7 @@ mod one_account;
 mod one_text;
 mod openapi;
 mod origins;
+mod other_keys;
 mod pass;
 mod pins;
 mod policies;

@@ -504,6 +504,7 @@ pub(super) struct InternalMetrics {
     pub store_wiped: IntCounter,
     pub store_swept: IntCounter,
     pub store_durable: IntGauge,
+    pub store_other_key: IntGauge,
     pub store_refused: IntCounter,
     pub store_trips: Each<StoreTrip, IntCounter>,
     pub store_waiting: IntGauge,
@@ -568,6 +569,7 @@ impl InternalMetrics {
                 "store_durable",
                 "1 if turns outlive a restart; 0 if they are kept in memory, or not at all",
             )?,
+            store_other_key: r.gauge("store_other_key", "1 if records have another tenant key")?,
             store_refused: r.counter(
                 "store_refused_total",
                 "How often a server of the store refused or did not answer in time",
@@ -577,10 +579,7 @@ impl InternalMetrics {
                 "Round trips to a server of the store",
                 "op",
             )?,
-            store_waiting: r.gauge(
-                "store_waiting",
-                "Batches that wait to be written; they can be read meanwhile",
-            )?,
+            store_waiting: r.gauge("store_waiting", "Batches that wait to be written")?,
             store_cache_bytes: r.gauge(
                 "store_cache_bytes",
                 "Memory that the cache of a store on a server takes, in bytes",

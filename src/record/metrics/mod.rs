@@ -333,6 +333,7 @@ impl Metrics {
             counter.inc_by(now.saturating_sub(counter.get()));
         }
         internal.store_durable.set(i64::from(durable));
+        internal.store_other_key.set(i64::from(health.other_key));
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         internal.store_waiting.set(whole(health.waiting as u64));
         internal.store_cache_bytes.set(whole(health.cached));

@@ -93,6 +93,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("store_wiped_total", "counter", &[]),
     ("store_swept_total", "counter", &[]),
     ("store_durable", "gauge", &[]),
+    ("store_other_key", "gauge", &[]),
     ("store_refused_total", "counter", &[]),
     ("store_round_trips_total", "counter", &["op"]),
     ("store_waiting", "gauge", &[]),

@@ -7,6 +7,7 @@
 //! | `prefix:l:key` | the links of a key: a sorted set in which all scores are 0, so that its order is that of the members' bytes, `turn (u32, big-endian) ‖ id (32)` |
 //! | `prefix:r:session` | the row of a session: a sorted set of one member, `row ‖ 0 ‖ 0 ‖ id (32)`, by its time. In the row each byte 0 is followed by a byte 255, so that members are sorted as rows are |
 //! | `prefix:k` | a set of the names of the keys under which something is sealed (see [`super::super::sealing`]) |
+//! | `prefix:t` | the mark of the tenant key under which sessions are found (see [`super::super::key_mark`]) |
 //! | `prefix:s:part` | a part of the list: a sorted set of the sessions whose digest begins with `part`, by the time of the row |
 //!
 //! Ids, keys and sessions are digests in 32 bytes, so that a cluster spreads the names.
@@ -20,6 +21,7 @@ use crate::model::Digest;
 
 use super::super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 use super::super::codec::{self, CodecError, Encoder};
+use super::super::key_mark::KeyMark;
 use super::super::sealing::{KeyName, Seals};
 
 /// How many bytes a member takes.
@@ -79,6 +81,35 @@ impl Keys {
         let mut command = redis::cmd("SMEMBERS");
         command.arg(self.seals());
         command
+    }
+
+    /// The name of the mark of the tenant key.
+    pub(super) fn mark(&self) -> String {
+        format!("{}:t", self.prefix)
+    }
+
+    /// Writes that mark.
+    pub(super) fn write_mark(&self, mark: &KeyMark) -> Cmd {
+        let mut command = redis::cmd("SET");
+        command.arg(self.mark()).arg(mark.to_string());
+        command
+    }
+
+    /// Reads that mark.
+    pub(super) fn read_mark(&self) -> Cmd {
+        let mut command = redis::cmd("GET");
+        command.arg(self.mark());
+        command
+    }
+
+    /// Counts the sessions in each part of the list.
+    pub(super) fn count_rows(&self) -> Vec<Cmd> {
+        let count = |part| {
+            let mut command = redis::cmd("ZCARD");
+            command.arg(self.part(part));
+            command
+        };
+        (0..PARTS).map(count).collect()
     }
 
     /// The digest in the name of a key of this kind.

@@ -4,7 +4,7 @@
 //! longer than a request has patience: while it does not answer, reads fail and writes wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use super::ticket::Ticket;
 mod connection;
 mod erase;
 mod keys;
+mod mark;
 mod read;
 mod rows;
 mod walk;
@@ -79,6 +80,8 @@ struct Shared {
     read_trips: AtomicU64,
     write_trips: AtomicU64,
     swept: AtomicU64,
+    /// Whether the records are of another tenant key than this process's.
+    other_key: AtomicBool,
 }
 
 /// What did not work last, and since when. Empty while all is well.
@@ -138,6 +141,7 @@ impl RedisStore {
             read_trips: AtomicU64::new(0),
             write_trips: AtomicU64::new(0),
             swept: AtomicU64::new(0),
+            other_key: AtomicBool::new(false),
             settings: settings.clone(),
         });
         let (jobs, queue) = mpsc::unbounded_channel();
@@ -158,18 +162,19 @@ impl RedisStore {
             closed: Mutex::new(Some(closed)),
             runtime: Some(runtime),
         };
-        store.admit()?;
+        let answers = store.admit()?;
+        store.claim(answers);
         Ok((store, report))
     }
 
     /// Refuses keys with which a part of what is stored could not be read. If the server does not
-    /// answer, that shows when it is read.
-    fn admit(&self) -> Result<(), StoreError> {
+    /// answer, that shows when it is read. Returns whether it did.
+    fn admit(&self) -> Result<bool, StoreError> {
         let shared = Arc::clone(&self.shared);
         let asked = async move { shared.reads.ask(vec![shared.keys.read_seals()]).await };
         let limit = self.shared.settings.redis.patience;
         let Some(Ok(mut answers)) = self.run(asked, limit) else {
-            return Ok(());
+            return Ok(false);
         };
         let names = answers.pop().map(redis::from_redis_value::<Vec<Vec<u8>>>);
         let names = names.and_then(Result::ok).unwrap_or_default();
@@ -177,7 +182,8 @@ impl RedisStore {
             .iter()
             .filter_map(|name| KeyName::read(name))
             .collect();
-        StoreError::unless_given(&self.shared.settings.seals, &names)
+        StoreError::unless_given(&self.shared.settings.seals, &names)?;
+        Ok(true)
     }
 
     pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Members>, StoreError> {
@@ -333,6 +339,7 @@ impl RedisStore {
             write_trips: count(&shared.write_trips),
             swept: count(&shared.swept),
             cached: shared.cache.weight(),
+            other_key: shared.other_key.load(Ordering::Relaxed),
             ..Health::default()
         }
     }
@@ -340,7 +347,7 @@ impl RedisStore {
     pub(super) fn notes(&self) -> Vec<String> {
         let waiting = self.shared.overlay.lock().len();
         let trouble = self.shared.trouble.lock();
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.shared.other_key().into_iter().collect();
         if let Some(error) = &trouble.write {
             notes.push(format!(
                 "{error}; turns are served, and {waiting} batches wait in memory to be written"

@@ -20,6 +20,7 @@ use super::batch::Batch;
 use super::codec::Encoder;
 use super::error::StoreError;
 use super::files;
+use super::key_mark::KeyMark;
 use super::report::{Health, OpenReport};
 use super::settings::StoreSettings;
 use super::ticket::Ticket;
@@ -34,6 +35,7 @@ mod journal;
 mod journal_v1;
 mod kept;
 mod log_check;
+mod mark;
 mod open;
 mod packs;
 mod parts;
@@ -95,6 +97,7 @@ impl SledStore {
             rebuilt: AtomicU64::new(u64::from(report.quarantined.is_some())),
             wiped: AtomicU64::new(0),
             swept: AtomicU64::new(0),
+            other_key: AtomicBool::new(false),
             archived: AtomicU64::new(0),
             asked: Mutex::default(),
             archive_asked: Mutex::default(),
@@ -132,6 +135,9 @@ impl SledStore {
             Err(error) => return Err(error),
         }
         shared.lost.store(report.lost.records(), Ordering::Relaxed);
+        let holds_records = committer.counts.blobs > 0;
+        let other_key = shared.place.claim(settings.key_mark, holds_records)?;
+        shared.other_key.store(other_key, Ordering::Relaxed);
         *shared.notes.lock() = report.notes();
         (report.blobs, report.links) = (committer.counts.blobs, committer.counts.links);
         *shared.engine.write() = Engine::Open(trees);
@@ -147,6 +153,11 @@ impl SledStore {
             },
             report,
         ))
+    }
+
+    /// The mark of the tenant key under which the records are found. `None` if it can't be read.
+    pub(super) fn key_mark(&self) -> Option<KeyMark> {
+        self.shared.place.key_mark().ok().flatten()
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
@@ -240,12 +251,16 @@ impl SledStore {
             rebuilt: shared.rebuilt.load(Ordering::Relaxed),
             wiped: shared.wiped.load(Ordering::Relaxed),
             swept: shared.swept.load(Ordering::Relaxed),
+            other_key: shared.other_key.load(Ordering::Relaxed),
             ..Health::default()
         }
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = self.shared.notes.lock().clone();
+        if self.shared.other_key.load(Ordering::Relaxed) {
+            notes.push(self.shared.place.other_key());
+        }
         if self.shared.is_degraded() {
             notes.push(StoreError::Degraded.to_string());
         }

@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) wiped: AtomicU64,
     /// How many blobs were removed because they were too old.
     pub(super) swept: AtomicU64,
+    /// Whether the records are of another tenant key than this process's.
+    pub(super) other_key: AtomicBool,
     /// How far the archive is durable.
     pub(super) archived: AtomicU64,
     /// Sweeps that somebody asked for.

@@ -10,10 +10,10 @@ use super::super::error::StoreError;
 use super::super::snapshot::{self, Snapshot};
 use super::committer::Committer;
 use super::entry::EntryReader;
-use super::{SledStore, archive, seals};
+use super::{SledStore, archive, mark, seals};
 
 /// Files of the data directory without which a snapshot is not found or not read.
-const BESIDE: [&str; 2] = ["tenant.key", seals::FILE_NAME];
+const BESIDE: [&str; 3] = ["tenant.key", mark::FILE_NAME, seals::FILE_NAME];
 
 /// Whoever waits to be told up to where the archive has everything.
 pub(super) type ArchiveAsk = Sender<Result<(File, u64), StoreError>>;
