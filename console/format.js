@@ -60,6 +60,9 @@ export function age(at, now = Date.now() / 1000) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+/** A name at a length that can be read: clients, models and recordings give names of any. @param {string} text @param {number} [most] */
+export const cut = (text, most = 60) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 /** The time of day of a moment in milliseconds. @param {number} ms */
 export const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 

@@ -2,7 +2,7 @@
 // the frame of a page, and what dollars are taken from. Owns how a figure of the lab is written. Never draws
 // a chart, and never reckons a figure: the lab did.
 import { html, render, useState } from "./lib.js";
-import { full, known, pct, short, usd } from "./format.js";
+import { cut, full, known, pct, short, usd } from "./format.js";
 import { Glyph } from "./parts.js";
 
 /** @typedef {import("./lib.js").Shown} Shown */
@@ -64,8 +64,13 @@ export const inkOf = (policy) =>
     return at ? `color-mix(in srgb, ${mixed} 35%, ${own})` : own;
   }, "");
 
-/** The data of the page. @returns {any} */
-export const read = () => JSON.parse(document.getElementById("data")?.textContent ?? "null");
+/** The data of the page. A recording names itself and its model, at any length. @returns {any} */
+export function read() {
+  const data = JSON.parse(document.getElementById("data")?.textContent ?? "null");
+  const named = [data.sessions, data.models].flatMap((list) => (Array.isArray(list) ? list : []));
+  for (const one of named) one.name = cut(one.name);
+  return data;
+}
 
 /** Draws the page in place of what stands there for want of scripts. @param {Shown} page */
 export function show(page) {

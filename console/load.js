@@ -2,6 +2,7 @@
 // states of a read and what is shown for them. Never knows what is read.
 import { html, useCallback, useEffect, useRef, useState } from "./lib.js";
 import { Refused } from "./api.js";
+import { cut } from "./format.js";
 import { useEvents } from "./live.js";
 import { Icon } from "./parts.js";
 
@@ -68,7 +69,7 @@ export function useSoon(work, wait = 300) {
 
 /** @param {{ error: Refused, again?: () => void }} props */
 export const Failed = ({ error, again }) => html`<div class="ins bad" role="alert"><${Icon} n="warn" s=${15}/>
-  <div>${error.message}${error.code ? html` <code>${error.status || ""} ${error.code}</code>` : null}</div>
+  <div>${cut(error.message, 300)}${error.code ? html` <code>${error.status || ""} ${error.code}</code>` : null}</div>
   ${again ? html`<button class="btn sm" onClick=${again}>Try again</button>` : null}</div>`;
 
 /** The shape of what is awaited, at once; after two seconds, what it is. @param {{ rows?: number, what: string }} props */

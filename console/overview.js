@@ -2,7 +2,7 @@
 // Owns the figures over all sessions and the table. Never reads a session's turns.
 import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api, nameOf } from "./api.js";
-import { age, count, full, known, pct, sense, share, short, signed, time, usd } from "./format.js";
+import { age, count, cut, full, known, pct, sense, share, short, signed, time, usd } from "./format.js";
 import { nested, useListing } from "./listing.js";
 import { useEvents } from "./live.js";
 import { Failed, Waiting, useRead, useSoon } from "./load.js";
@@ -78,7 +78,7 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         : children ? html`<button class="btn ghost fold" aria-label=${`sub-agents and branches of ${titleOf(row)}`} aria-expanded=${!folded}
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
-        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${row.model} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
+        <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor}/>
       <span class=${`nw${known(row.tau) && size > row.tau ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.tau)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
     <td><${Spark} d=${row.spark} tau=${row.tau}/></td>
@@ -182,7 +182,7 @@ function Sessions({ all }) {
     <${Chip} on=${asked["loss"] === "1"} set=${(/** @type {boolean} */ on) => choose("loss", on ? "1" : "")}>costs more<//>
     <${Chip} on=${asked["unmanaged"] === "1"} set=${(/** @type {boolean} */ on) => choose("unmanaged", on ? "1" : "")}>only observed<//>
     <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over the line" : z}</option>`)}</select>
-    <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${m}</option>`)}</select>
+    <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${cut(m)}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>
     <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span></div>
     ${list.error ? html`<div class="pb"><${Failed} error=${list.error} again=${list.again}/></div>` : null}

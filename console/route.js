@@ -4,10 +4,23 @@ import { useEffect, useState } from "./lib.js";
 
 /** @typedef {{ session: string | null, view: string, query: Record<string, string> }} Route */
 
+/**
+ * A part of an address as it was before it was written there. A person can type any, and one that nobody wrote
+ * so is a name as it stands.
+ * @param {string} part
+ */
+function partOf(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** @returns {Route} */
 export function route() {
   const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [kind, session, view] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const [kind, session, view] = path.split("/").filter(Boolean).map(partOf);
   return {
     session: kind === "s" && session ? session : null,
     view: view ?? "timeline",

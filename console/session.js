@@ -4,7 +4,7 @@ import { html, useEffect, useRef } from "./lib.js";
 import { api, nameOf } from "./api.js";
 import { Build } from "./build.js";
 import { Evictions } from "./evictions.js";
-import { age, count, full, known, pct, sense, share, short, signed, usd } from "./format.js";
+import { age, count, cut, full, known, pct, sense, share, short, signed, usd } from "./format.js";
 import { Failed, Waiting, useAction, useRead } from "./load.js";
 import { titleOf } from "./overview.js";
 import { Copy, Fig, Gauge, Icon, isWatched, netOf, sizeOf } from "./parts.js";
@@ -132,9 +132,9 @@ export function Session({ name, view, visit, off, server, said }) {
   const counts = /** @type {Record<string, number>} */ ({ evictions: data.session.passes.length, turns: row.turn });
   const kids = data.session.children;
   return html`<main id="main" tabindex="-1"><div class="shead"><div class="grow"><h1>${titleOf(row)}</h1>
-    <div class="meta"><span class="mono">${row.session}</span><span>${row.model}</span><span>tenant ${row.tenant.slice(0, 6)}</span>
+    <div class="meta"><span class="mono">${row.session}</span><span>${cut(row.model)}</span><span>tenant ${row.tenant.slice(0, 6)}</span>
       ${row.zone ? html`<span>zone ${row.zone}</span>` : null}${isWatched(row) ? html`<span class="tag">only observed</span>` : null}
-      ${row.profile ? html`<span>profile ${row.profile}</span>` : null}
+      ${row.profile ? html`<span>profile ${cut(row.profile)}</span>` : null}
       ${row.parent ? html`<a class="u" href=${to(nameOf({ session: row.parent, tenant: row.tenant }))}>${row.branch ? "branch of" : "parent"} ${row.parent.slice(0, 8)}</a>` : null}
       ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>${kid.branch ? "branch" : "sub-agent"} ${kid.session.slice(0, 8)}</a>`)}
       <span>last turn ${age(row.ended / 1000)}</span>${CONTENT[data.session.content] ? html`<span class="tag">${CONTENT[data.session.content]}</span>` : null}</div></div>

@@ -93,7 +93,7 @@ export function WhatIf({ d, off, server }) {
   const now = points.get(keyOf(own, "auto", "cwl")) ?? points.get(keyOf(own, floor, "cwl"));
   const at = points.get(keyOf(tau, floor, "cwl"));
   const choose = (/** @type {number} */ t) => { setTau(t); note({ tau: t }); };
-  const command = `plimsoll export ${d.session.row.session} --out s.jsonl\nplimsoll replay s.jsonl --ceiling ${tau} \\\n  --floor ${floor} --prices ${d.session.row.model}\nplimsoll tune s.jsonl`;
+  const command = `plimsoll export ${d.session.row.session} --out s.jsonl\nplimsoll replay s.jsonl --ceiling ${tau} \\\n  --floor ${floor} --prices ${word(d.session.row.model)}\nplimsoll tune s.jsonl`;
   return html`<div class="two bld"><section class="panel" aria-label="Cost under another load line"><div class="ph"><h2>Cost of this session under another load line</h2><span class="dim wide" role="status">${state.done ? `replayed by the lab, nothing is sent; ${(state.took / 1000).toFixed(1)} s` : state.of ? `played ${state.played} of ${state.of}` : "the lab plays it"}</span><span class="grow"></span><span class="dim wide">floor</span><${Seg} label="Floor" v=${floor} on=${setFloor} o=${FLOORS}/></div>
     ${state.error ? html`<div class="pb"><${Failed} error=${state.error} again=${again}/></div>` : null}
     <div class="pb"><div ref=${ref}></div>${state.done || state.error ? null : html`<div class="bar" role="progressbar" aria-label="Played" aria-valuemin="0" aria-valuemax=${state.of} aria-valuenow=${state.played}><i style=${{ width: `${state.of ? (100 * state.played) / state.of : 4}%` }}></i></div>`}
@@ -105,6 +105,9 @@ export function WhatIf({ d, off, server }) {
   <section class="panel" aria-label="As it is, and what if"><div class="ph"><h2>As it is, and what if</h2></div>${now && at && base ? html`<${Compare} now=${now} at=${at} base=${base} floor=${floor} own=${own}/>` : html`<div class="pb dim">The lab has not played these yet.</div>`}
     <div class="pb"><div class="sub cap">Both columns are replays under the lab’s own marks: compare them with each other, not with the bill. The same at a prompt:</div><pre class="code" tabindex="0">${command}</pre><div class="acts"><${Copy} text=${command}/>${tau === own ? null : html`<button class="btn sm" onClick=${() => choose(own)}>Back to ${short(own)}</button>`}</div></div></section></div>`;
 }
+
+/** A text as one word of a shell: clients name their models, and a person runs what the page says. @param {string} text */
+const word = (text) => (/^[\w.:/@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** @param {{ taus: number[], tau: number, set: (t: number) => void }} props */
 function TauSlider({ taus, tau, set }) {

@@ -4,7 +4,7 @@ import contextlib
 
 import fake_server
 import recorded
-from conftest import SESSION, keep, session_url
+from conftest import PHONE, SESSION, WIDE, keep, session_url
 from playwright.sync_api import TimeoutError, expect
 
 OLD = "0000000000000a1d"
@@ -169,3 +169,37 @@ def test_a_session_that_is_only_observed_says_would_be(stage, fake):
     figures = page.locator(".figs.over .fig.saved")
     expect(figures).to_contain_text("Would have saved, net")
     expect(figures).to_contain_text("nothing was managed")
+
+
+LONG = "n" * 3000
+
+
+def test_an_address_that_no_page_wrote_is_answered_in_words(stage, fake):
+    stage.allow("404")
+    page = stage.open(f"{fake.url}/#/s/%")
+    expect(page.get_by_role("alert")).to_contain_text("unknown_session")
+    page.goto(f"{fake.url}/#/s/%E0%A4%A/turns")
+    expect(page.get_by_role("alert")).to_contain_text("unknown_session")
+    page.goto(f"{fake.url}/#/")
+    expect(page.locator("table.ovt tr.lk").first).to_be_visible()
+
+
+def test_names_of_any_length_leave_the_page_as_wide_as_it_is(stage, fake):
+    stage.allow("404")
+
+    def fits(page, size):
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert LONG not in page.locator("#app").inner_text()
+
+    fake.rows[0] = {**fake.rows[0], "model": LONG, "profile": LONG}
+    for size in (WIDE, PHONE):
+        page = stage.open(fake.url, size)
+        expect(page.get_by_role("heading", level=1).first).to_be_attached()
+        expect(page.get_by_text("nnnn…").first).to_be_attached() if size is WIDE else None
+        fits(page, size)
+        page.goto(session_url(fake))
+        expect(page.get_by_text("nnnn…").first).to_be_visible()
+        fits(page, size)
+        page.goto(f"{fake.url}/#/s/{LONG}")
+        expect(page.get_by_role("alert")).to_contain_text("nnnn…")
+        fits(page, size)
