@@ -20,7 +20,7 @@ const FORMATS = [
   ["as a request", [["chat", "Chat"], ["responses", "Responses"], ["messages", "Messages"]]],
 ];
 /** @type {Record<string, string>} */
-const KINDS = { system: "", user: "user", assistant: "", call: "", finding: "expl" };
+const KINDS = { system: "", user: "user", assistant: "", call: "", finding: "expl", other: "" };
 
 /** From one text of a user to the next. @param {Data} d @returns {Exchange[]} */
 function exchangesOf(d) {

@@ -3,6 +3,7 @@
 //! result without its call. Never changes the session that it is built from.
 
 mod agent_files;
+mod handoff;
 
 use std::collections::HashSet;
 
@@ -114,8 +115,11 @@ pub(super) enum Taken {
     User(String),
     /// What the model said, and its calls.
     Assistant(String, Vec<TakenCall>),
-    /// The name of an episode, and what was learned in it.
+    /// The name of an episode, and what the model says it learned in it.
     Finding(String, String),
+    /// What neither the user nor the model said: an agent's reminder beside results, the result of a
+    /// function in the old form, an item that only its provider understands.
+    Other(String),
 }
 
 /// A message with the turn that it is from.
@@ -141,17 +145,19 @@ pub fn build(
     ask: &BuildAsk,
 ) -> Result<Value, ConsoleError> {
     let source = TextSource::of(app, known);
+    // These want a user's text first, and no answer behind an answer.
+    let alternates = ask.format == BuildFormat::Messages || ask.format.agent().is_some();
     let read = content::look(app, known, None, |look| {
         let mut missing = Vec::new();
         let mut parts = taken(look, story, ask, &mut missing);
-        if ask.format == BuildFormat::Messages || ask.format.agent().is_some() {
-            parts = agent_files::alternate(parts);
+        if alternates {
+            parts = agent_files::opened(parts);
         }
         let tools = look.tools().filter(|_| ask.system);
         let tools = tools.filter(|(dialect, _)| Some(*dialect) == ask.format.dialect());
         (parts, missing, tools.map(|(_, tools)| tools))
     })?;
-    let Some((parts, missing, tools)) = read else {
+    let Some((mut parts, missing, tools)) = read else {
         return Err(content::absent(source));
     };
     content::log_look(known, "what a new session was built of");
@@ -161,6 +167,9 @@ pub fn build(
     let told: Vec<Value> = parts.iter().map(|part| shown(part, &count)).collect();
     let tokens: u64 = told.iter().filter_map(|part| part["tokens"].as_u64()).sum();
     let tools_tokens = tools.as_deref().map_or(0, count);
+    if alternates {
+        parts = agent_files::alternate(parts);
+    }
     let file = written(known, ask.format, &parts, tools);
     Ok(json!({
         "format": ask.format.name(),
@@ -201,7 +210,7 @@ fn written(
         | BuildFormat::Claude
         | BuildFormat::Codex
         | BuildFormat::Pi
-        | BuildFormat::Opencode => handoff(parts),
+        | BuildFormat::Opencode => handoff::write(parts),
     };
     let (extension, kind) = match format.dialect() {
         Some(_) => ("json", "application/json"),
@@ -226,7 +235,14 @@ pub(super) fn all(look: &Look<'_>, story: &Story) -> Vec<TakenPart> {
         items: Vec::new(),
         system: true,
     };
-    taken(look, story, &ask, &mut Vec::new())
+    let mut parts = taken(look, story, &ask, &mut Vec::new());
+    for part in &mut parts {
+        // The lab plays a message in the role that it had, because passes go by it.
+        if let Taken::Other(text) = &mut part.taken {
+            part.taken = Taken::User(std::mem::take(text));
+        }
+    }
+    parts
 }
 
 /// What was chosen, in the order in which it was said.
@@ -298,7 +314,8 @@ fn said(
     };
     match role {
         Role::System if system => text().map(Taken::System),
-        Role::User | Role::Other => text().map(Taken::User),
+        Role::User => text().map(Taken::User),
+        Role::Other => text().map(Taken::Other),
         Role::Assistant => {
             let calls = own.iter().filter(|(_, item)| wants(item.no));
             let calls: Vec<TakenCall> = calls.filter_map(|(at, _)| call(look, *at)).collect();
@@ -365,8 +382,16 @@ fn call(look: &Look<'_>, at: ItemIndex) -> Option<TakenCall> {
     })
 }
 
+/// A finding as the model's own words. A user's message would be obeyed, and no user said it: a model
+/// wrote it down after reading what anybody may have written.
 fn learned(name: &str, finding: &str) -> String {
     format!("Learned earlier in {name}: {finding}")
+}
+
+/// The words of nobody, for a form that has only users and models. They are the model's, because those
+/// of a user are obeyed.
+fn beside(text: &str) -> String {
+    format!("Recorded earlier beside the conversation: {text}")
 }
 
 /// The messages as Chat Completions has them.
@@ -377,7 +402,10 @@ pub(super) fn chat(parts: &[TakenPart]) -> Vec<Value> {
             Taken::System(text) => list.push(json!({"role": "system", "content": text})),
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
             Taken::Finding(name, finding) => {
-                list.push(json!({"role": "user", "content": learned(name, finding)}));
+                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
+            }
+            Taken::Other(text) => {
+                list.push(json!({"role": "assistant", "content": beside(text)}));
             }
             Taken::Assistant(text, calls) => {
                 let content = (!text.is_empty()).then_some(text);
@@ -406,7 +434,10 @@ fn responses(parts: &[TakenPart]) -> Vec<Value> {
             Taken::System(text) => list.push(json!({"role": "developer", "content": text})),
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
             Taken::Finding(name, finding) => {
-                list.push(json!({"role": "user", "content": learned(name, finding)}));
+                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
+            }
+            Taken::Other(text) => {
+                list.push(json!({"role": "assistant", "content": beside(text)}));
             }
             Taken::Assistant(text, calls) => {
                 if !text.is_empty() {
@@ -433,13 +464,15 @@ fn messages(parts: &[TakenPart]) -> Vec<Value> {
             Taken::System(_) => {}
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
             Taken::Finding(name, finding) => {
-                list.push(json!({"role": "user", "content": learned(name, finding)}));
+                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
+            }
+            Taken::Other(text) => {
+                list.push(json!({"role": "assistant", "content": beside(text)}));
             }
             Taken::Assistant(text, calls) => {
                 let said = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));
                 let used = calls.iter().map(|call| {
-                    let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-                    let input = if input.is_object() { input } else { json!({}) };
+                    let input = agent_files::input(call);
                     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
                 });
                 let blocks: Vec<Value> = said.into_iter().chain(used).collect();
@@ -461,7 +494,7 @@ fn messages(parts: &[TakenPart]) -> Vec<Value> {
 fn system(parts: &[TakenPart]) -> String {
     let texts = parts.iter().filter_map(|part| match &part.taken {
         Taken::System(text) => Some(text.as_str()),
-        Taken::User(_) | Taken::Assistant(..) | Taken::Finding(..) => None,
+        Taken::User(_) | Taken::Assistant(..) | Taken::Finding(..) | Taken::Other(_) => None,
     });
     texts.collect::<Vec<&str>>().join("\n\n")
 }
@@ -490,43 +523,6 @@ fn body(
     serde_json::to_string_pretty(&body).unwrap_or_default()
 }
 
-/// A text for whoever goes on.
-fn handoff(parts: &[TakenPart]) -> String {
-    let mut text = "# Handoff\n".to_owned();
-    let findings = parts.iter().filter_map(|part| match &part.taken {
-        Taken::Finding(name, finding) => Some(format!("- {name}: {finding}\n")),
-        Taken::System(_) | Taken::User(_) | Taken::Assistant(..) => None,
-    });
-    let findings: String = findings.collect();
-    if !findings.is_empty() {
-        text.push_str("\n## What was learned\n\n");
-        text.push_str(&findings);
-    }
-    for part in parts {
-        match &part.taken {
-            Taken::System(_) | Taken::Finding(..) => {}
-            Taken::User(said) => {
-                text.push_str(&format!("\n## Asked in turn {}\n\n{said}\n", part.turn))
-            }
-            Taken::Assistant(said, calls) => {
-                if !said.is_empty() {
-                    text.push_str(&format!("\n{said}\n"));
-                }
-                for call in calls {
-                    let TakenCall {
-                        name,
-                        arguments,
-                        result,
-                        ..
-                    } = call;
-                    text.push_str(&format!("\n### {name} {arguments}\n\n```\n{result}\n```\n"));
-                }
-            }
-        }
-    }
-    text
-}
-
 /// What is told of a part beside the file.
 fn shown(part: &TakenPart, count: &dyn Fn(&str) -> u64) -> Value {
     let line = |text: &str| content::line(text, 120);
@@ -537,6 +533,7 @@ fn shown(part: &TakenPart, count: &dyn Fn(&str) -> u64) -> Value {
             let text = learned(name, finding);
             ("finding", 1, count(&text), line(&text))
         }
+        Taken::Other(text) => ("other", 1, count(text), line(text)),
         Taken::Assistant(text, calls) => {
             let of = |call: &TakenCall| count(&call.arguments) + count(&call.result);
             let tokens = count(text) + calls.iter().map(of).sum::<u64>();

@@ -111,7 +111,7 @@ fn chat_tools(dialect: Dialect, tools: &str) -> Option<Value> {
 fn held(part: &TakenPart) -> Vec<(u32, Option<ItemNo>, Vec<ItemNo>)> {
     let one = || vec![(part.turn, part.text, Vec::new())];
     match &part.taken {
-        Taken::System(_) | Taken::User(_) | Taken::Finding(..) => one(),
+        Taken::System(_) | Taken::User(_) | Taken::Finding(..) | Taken::Other(_) => one(),
         Taken::Assistant(_, calls) => {
             let numbers = calls.iter().map(|call| call.no).collect();
             let said = std::iter::once((part.turn, part.text, numbers));

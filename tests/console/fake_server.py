@@ -418,7 +418,7 @@ def build(server, body, name):
                 parts.append(part(kind, one))
     for episode in detail["episodes"]:
         if episode["name"] in body.get("findings", []):
-            messages.append({"role": "user", "content": episode["finding"]})
+            messages.append({"role": "assistant", "content": episode["finding"]})
             size = len(episode["finding"]) // 4
             parts.append(
                 {"kind": "finding", "items": 1, "tokens": size, "turn": episode["end"], "label": episode["name"]}

@@ -1,7 +1,5 @@
-//! What the console is asked to do over HTTP: to find a session by a text, to build a session of parts of another, to evict, to say
+//! What the console is asked to do over HTTP: to find a session by a text, to evict, to say
 //! what was needed later and what other lines would have come to. And by whom: no page but its own.
-
-use std::collections::BTreeSet;
 
 use plimsoll::pipeline::ShownContent;
 use plimsoll::turn::StoreContent;
@@ -12,90 +10,6 @@ use super::agent::{Agent, bash, last_key, provider};
 use super::console::{TURNS, config, got, played, posted, served, through};
 use super::openapi::Description;
 use super::support::{Proxy, client, soon};
-
-#[tokio::test]
-async fn a_session_is_built_of_parts_of_another() {
-    let (_provider, proxy) = served(|_| {}).await;
-    let session = played(&proxy, false).await;
-    let path = format!("sessions/{session}/build");
-    let description = Description::read();
-    for format in [
-        "chat",
-        "responses",
-        "messages",
-        "text",
-        "claude",
-        "codex",
-        "pi",
-        "opencode",
-    ] {
-        let ask = json!({"format": format, "turns": [[1, 1], [6, 7]], "findings": ["first-look"], "items": ["bash:4"]});
-        let (status, built) = posted(&proxy, &path, &ask).await;
-        assert_eq!(status, 200, "{built}");
-        let faults = description.faults("post", "/api/sessions/{session}/build", "200", &built);
-        assert_eq!(faults, Vec::<String>::new(), "{built}");
-        let text = built["text"].as_str().unwrap();
-        assert!(text.contains("the values are multiples"), "{format}");
-        assert!(
-            text.contains("b1 line 45") && !text.contains("b3 line 45"),
-            "{format}"
-        );
-        assert_eq!(built["missing"], json!([]), "{format}");
-        if format == "text" {
-            continue;
-        }
-        // A call never goes without its result, nor a result without its call.
-        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let body: Value = values.map(Result::unwrap).collect();
-        let (called, answered) = pairs(&body);
-        let agents = ["claude", "codex", "pi", "opencode"];
-        let resumes = built["run"]
-            .as_str()
-            .is_some_and(|run| run.contains(format));
-        assert_eq!(resumes, agents.contains(&format), "{built}");
-        assert_eq!(called, answered, "{format}: {body}");
-        assert_eq!(called.len(), 3, "{format}: {body}");
-    }
-    // A finding and the exchange that has it exclude each other, and what is unknown is named.
-    let ask = json!({"format": "chat", "turns": [[1, 9]], "findings": ["first-look", "no"], "items": ["bash:999"]});
-    let (_, built) = posted(&proxy, &path, &ask).await;
-    assert_eq!(built["missing"].as_array().unwrap().len(), 3, "{built}");
-    let (status, refused) = posted(&proxy, &path, &json!({"format": "pdf"})).await;
-    assert_eq!(
-        (status, &refused["error"]["code"]),
-        (400, &json!("bad_body"))
-    );
-}
-
-/// The ids of the calls and of the results in a body of any form.
-fn pairs(value: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut called, mut answered) = (BTreeSet::new(), BTreeSet::new());
-    fn walk(value: &Value, called: &mut BTreeSet<String>, answered: &mut BTreeSet<String>) {
-        let id = |name: &str| value[name].as_str().map(str::to_owned);
-        match value {
-            Value::Array(list) => list.iter().for_each(|one| walk(one, called, answered)),
-            Value::Object(fields) => {
-                match value["type"].as_str() {
-                    Some("function" | "tool_use" | "toolCall") => called.extend(id("id")),
-                    Some("function_call") => called.extend(id("call_id")),
-                    // opencode keeps a call and its result as one.
-                    Some("tool") => {
-                        called.extend(id("callID"));
-                        let output = &value["state"]["output"];
-                        answered.extend(id("callID").filter(|_| output.is_string()));
-                    }
-                    Some("function_call_output") => answered.extend(id("call_id")),
-                    Some("tool_result") => answered.extend(id("tool_use_id")),
-                    _ => answered.extend(id("tool_call_id").or_else(|| id("toolCallId"))),
-                }
-                fields.values().for_each(|one| walk(one, called, answered));
-            }
-            _ => {}
-        }
-    }
-    walk(value, &mut called, &mut answered);
-    (called, answered)
-}
 
 /// A pass that an operator asks for happens with the session's next request, and says so.
 #[tokio::test]

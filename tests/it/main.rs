@@ -24,6 +24,7 @@ mod children;
 mod coded;
 mod console;
 mod console_asks;
+mod console_build;
 mod console_evict;
 mod console_figures;
 mod console_load;

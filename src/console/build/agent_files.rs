@@ -6,9 +6,11 @@
 #[cfg(feature = "lab")]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
-use super::{Taken, TakenCall, TakenPart, learned};
+use super::{Taken, TakenCall, TakenPart, beside, learned};
 use crate::inspect::date;
 use crate::model::Digest;
 
@@ -57,27 +59,44 @@ pub(super) struct SessionOrigin<'a> {
     pub ended: u64,
 }
 
-/// Puts parts as providers of Messages want them: a user's text comes first, and no answer follows an
-/// answer. A turn with hidden hops said its text in several.
+/// Has a user's text come first. Providers of Messages want that, and so do agents.
+pub(super) fn opened(mut parts: Vec<TakenPart>) -> Vec<TakenPart> {
+    let first = parts
+        .iter()
+        .position(|part| !matches!(part.taken, Taken::System(_)));
+    let at = first.unwrap_or(parts.len());
+    if let Some(part) = parts.get(at)
+        && !matches!(part.taken, Taken::User(_))
+    {
+        let opening = TakenPart {
+            turn: part.turn,
+            text: None,
+            taken: Taken::User(BEFORE_AN_ANSWER.to_owned()),
+        };
+        parts.insert(at, opening);
+    }
+    parts
+}
+
+/// Has no answer follow an answer, as the same providers want it. A turn with hidden hops said its text in
+/// several, and what was learned is told as an answer.
 pub(super) fn alternate(parts: Vec<TakenPart>) -> Vec<TakenPart> {
-    let mut all: Vec<TakenPart> = Vec::with_capacity(parts.len() + 1);
-    for part in parts {
-        if let Taken::Assistant(text, calls) = &part.taken {
-            match all.last_mut().map(|last| &mut last.taken) {
-                Some(Taken::Assistant(before, none)) if none.is_empty() => {
-                    let border = if text.is_empty() { "" } else { "\n\n" };
-                    before.push_str(border);
-                    before.push_str(text);
-                    none.clone_from(calls);
-                    continue;
-                }
-                None | Some(Taken::System(_)) => all.push(TakenPart {
-                    turn: part.turn,
-                    text: None,
-                    taken: Taken::User(BEFORE_AN_ANSWER.to_owned()),
-                }),
-                Some(Taken::Assistant(..) | Taken::User(_) | Taken::Finding(..)) => {}
-            }
+    let mut all: Vec<TakenPart> = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        part.taken = match part.taken {
+            Taken::Finding(name, finding) => Taken::Assistant(learned(&name, &finding), Vec::new()),
+            Taken::Other(text) => Taken::Assistant(beside(&text), Vec::new()),
+            said @ (Taken::System(_) | Taken::User(_) | Taken::Assistant(..)) => said,
+        };
+        if let Taken::Assistant(text, calls) = &part.taken
+            && let Some(Taken::Assistant(before, none)) = all.last_mut().map(|last| &mut last.taken)
+            && none.is_empty()
+        {
+            let border = if text.is_empty() { "" } else { "\n\n" };
+            before.push_str(border);
+            before.push_str(text);
+            none.clone_from(calls);
+            continue;
         }
         all.push(part);
     }
@@ -172,8 +191,8 @@ fn uuid(digest: &Digest) -> String {
 
 /// A message as agents know them.
 enum Said<'a> {
-    User(String),
-    Answer(&'a str, &'a [TakenCall]),
+    User(&'a str),
+    Answer(Cow<'a, str>, &'a [TakenCall]),
 }
 
 impl Said<'_> {
@@ -194,15 +213,16 @@ impl Said<'_> {
 fn said(parts: &[TakenPart]) -> Vec<Said<'_>> {
     let said = parts.iter().filter_map(|part| match &part.taken {
         Taken::System(_) => None,
-        Taken::User(text) => Some(Said::User(text.clone())),
-        Taken::Finding(name, finding) => Some(Said::User(learned(name, finding))),
-        Taken::Assistant(text, calls) => Some(Said::Answer(text, calls)),
+        Taken::User(text) => Some(Said::User(text)),
+        Taken::Finding(name, finding) => Some(Said::Answer(learned(name, finding).into(), &[])),
+        Taken::Other(text) => Some(Said::Answer(beside(text).into(), &[])),
+        Taken::Assistant(text, calls) => Some(Said::Answer(text.into(), calls)),
     });
     said.collect()
 }
 
 /// The arguments of a call as an object. Those of some tools are a text of their own form.
-fn input(call: &TakenCall) -> Value {
+pub(super) fn input(call: &TakenCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(Value::Object(fields)) => Value::Object(fields),
         Ok(_) | Err(_) => json!({"input": call.arguments}),

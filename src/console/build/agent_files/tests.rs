@@ -54,6 +54,7 @@ fn session() -> impl Strategy<Value = Vec<TakenPart>> {
         1 => word.prop_map(Taken::System).boxed(),
         3 => word.prop_map(Taken::User).boxed(),
         1 => ("[a-z-]{1,9}", word).prop_map(|(name, said)| Taken::Finding(name, said)).boxed(),
+        1 => word.prop_map(Taken::Other).boxed(),
         4 => (proptest::option::of(word), calls).prop_map(|(said, calls)| {
             let calls = calls.into_iter().map(|(name, arguments, result)| TakenCall {
                 no: ItemNo::default(), id: String::new(), name, arguments, result,
@@ -66,7 +67,9 @@ fn session() -> impl Strategy<Value = Vec<TakenPart>> {
     proptest::collection::vec(message, 1..12).prop_map(|mut taken| {
         let calls = taken.iter_mut().flat_map(|one| match one {
             Taken::Assistant(_, calls) => calls.iter_mut(),
-            Taken::System(_) | Taken::User(_) | Taken::Finding(..) => [].iter_mut(),
+            Taken::System(_) | Taken::User(_) | Taken::Finding(..) | Taken::Other(_) => {
+                [].iter_mut()
+            }
         });
         for (at, call) in calls.enumerate() {
             call.id = format!("call_{at}");
@@ -75,7 +78,7 @@ fn session() -> impl Strategy<Value = Vec<TakenPart>> {
         taken.push(Taken::Assistant("The end.".to_owned(), Vec::new()));
         // Files have no system text.
         taken.retain(|one| !matches!(one, Taken::System(_)));
-        alternate(taken.into_iter().map(part).collect())
+        alternate(opened(taken.into_iter().map(part).collect()))
     })
 }
 
@@ -129,7 +132,8 @@ fn no_answer_comes_first_or_follows_an_answer() {
         answer("I look.", vec![call()]),
         answer("Done.", Vec::new()),
     ];
-    let taken: Vec<Taken> = alternate(parts).into_iter().map(|one| one.taken).collect();
+    let written = alternate(opened(parts)).into_iter();
+    let taken: Vec<Taken> = written.map(|one| one.taken).collect();
     let wanted = [
         Taken::System("Be brief.".to_owned()),
         Taken::User(BEFORE_AN_ANSWER.to_owned()),
