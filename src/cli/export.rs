@@ -53,11 +53,11 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let _closed = store.close();
     let shown = shown?;
     match &args.out {
-        Some(file) => output::write(file, &shown.text)?,
+        Some(file) => output::write_recorded(file, &shown.text)?,
         None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
     }
     for note in shown.notes {
-        writeln!(std::io::stderr().lock(), "{note}")?;
+        writeln!(std::io::stderr().lock(), "{}", output::harmless(&note))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,17 +141,17 @@ fn list(branches: &[Branch]) -> ExportOutput {
             text,
             "{:16}  {:16}  {:16}  {:>5}  {:24}  {:24}  {:7}  {}",
             branch.name(),
-            if branch.session.is_empty() {
-                "-"
-            } else {
-                &branch.session
+            match branch.session.as_str() {
+                "" => "-".into(),
+                name => output::harmless_word(name),
             },
-            branch.parent_session.as_deref().unwrap_or("-"),
+            output::harmless_word(branch.parent_session.as_deref().unwrap_or("-")),
             branch.turns,
             date(branch.began),
             date(branch.ended),
             if branch.content { "stored" } else { "-" },
-            branch.models.join(", "),
+            // Clients name these, and may name anything.
+            output::harmless_word(&branch.models.join(", ")),
         );
     }
     let notes = if branches.is_empty() {

@@ -15,7 +15,7 @@ use crate::config::{Config, Flags};
 use crate::dialect::cached_for;
 use crate::model::ReasoningBack;
 use crate::replay::cache::Markers;
-use crate::replay::source::{self, Source};
+use crate::replay::source::{self, Source, Sources};
 use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
 use crate::turn::sizes::{self, SizeError};
 use crate::turn::{Budget, Offer};
@@ -108,7 +108,7 @@ impl LabArgs {
     /// If something can't be read, or there is nothing.
     pub fn sources(&self) -> anyhow::Result<Vec<Source>> {
         if !self.traces.is_empty() {
-            return Ok(source::find(&self.traces)?);
+            return Ok(noted(source::find(&self.traces)?));
         }
         let environment = Environment::process();
         let agents: &[Agent] = if self.from.is_empty() {
@@ -123,7 +123,7 @@ impl LabArgs {
                 continue;
             };
             let own = match source::kept(&place) {
-                Ok(own) => own,
+                Ok(own) => noted(own),
                 // Who has not used an agent has no sessions of it.
                 Err(TraceError::Nothing(_)) => Vec::new(),
                 Err(TraceError::Read { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
@@ -201,6 +201,14 @@ impl LabArgs {
             ..default
         })
     }
+}
+
+/// What there is to read. Says on stderr what was passed over.
+fn noted(sources: Sources) -> Vec<Source> {
+    for line in &sources.skipped {
+        say(line);
+    }
+    sources.found
 }
 
 /// The ceilings in rising order, each once.

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
 use super::lines::Lines;
+use super::output::harmless;
 use crate::config::{LogFormat, LogSection};
 use crate::record;
 
@@ -58,7 +59,8 @@ pub fn start(log: &LogSection) -> anyhow::Result<Logs> {
 pub fn say(text: &str) {
     // If there is no thread for it, it is not said. The exit code still tells.
     if let Ok(lines) = Lines::start(stderr(), |_| {}) {
-        lines.put(format!("{text}\n").as_bytes());
+        // An error may quote what others wrote.
+        lines.put(format!("{}\n", harmless(text)).as_bytes());
         lines.flush(LAST_LINES);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::output::harmless_word;
 use crate::replay::agents::RecordedUsage;
 use crate::replay::{Playing, Trace, Watch};
 
@@ -108,7 +109,7 @@ impl Watch for ProgressBar {
         let Some(first) = trace.skipped.first() else {
             return;
         };
-        let (name, count) = (&trace.name, trace.skipped.len());
+        let (name, count) = (harmless_word(&trace.name), trace.skipped.len());
         let clear = if self.terminal { "\r\x1b[2K" } else { "" };
         self.say(&format!(
             "{clear}{name}: {count} lines are not chat messages and were skipped; the first is line {first}\n"
@@ -175,7 +176,8 @@ impl Far {
         let Some(playing) = self.begun.values().find(|file| file.part < 1.0) else {
             return line;
         };
-        let name: String = playing.name.chars().take(NAME).collect();
+        let name = harmless_word(&playing.name);
+        let name: String = name.chars().take(NAME).collect();
         line.push_str(&format!(", playing {name} {:.0} %", 100.0 * playing.part));
         if share >= GROUND_SHARE && elapsed >= GROUND {
             line.push_str(", ");

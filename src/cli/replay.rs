@@ -1,13 +1,12 @@
 //! `plimsoll replay`. Owns its flags and what it prints. Never measures anything.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::lab::{LabArgs, not_empty, rising};
-use super::output::write;
+use super::output::{print, write_recorded};
 use super::progress::ProgressBar;
 use super::views::ViewsArgs;
 use crate::commit::Floor;
@@ -89,7 +88,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             return Err(ExplainError::One.into());
         };
         let text = explain::explain(&lab, trace, item)?;
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(file) = &args.views.views {
@@ -101,15 +100,15 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let report = report?;
     not_empty(report.sessions.len(), report.short, args.lab.min_tokens)?;
     let text = table::table(&report, lab.options());
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    print(&text)?;
     if let Some(file) = &args.json {
         let value = json::report(&report, lab.options());
-        write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
+        write_recorded(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
     }
     if let Some(file) = &args.html {
         let data = page::report(&report, lab.options());
         let title = "policies on recorded sessions";
-        write(file, &alone::page(title, "lab_replay.js", OTHERWISE, &data))?;
+        write_recorded(file, &alone::page(title, "lab_replay.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,11 +133,11 @@ fn written(
         turns > 0,
         "no session has a turn between the ceiling and --longest"
     );
-    write(file, &(views.lines.join("\n") + "\n"))?;
+    write_recorded(file, &(views.lines.join("\n") + "\n"))?;
     let mut text = format!("{turns} turns of {sessions} sessions\n");
     for (name, size, setting) in &views.sizes {
         text.push_str(&format!("{name}: {size:.0} tokens, {setting}\n"));
     }
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

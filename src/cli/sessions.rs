@@ -14,6 +14,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::health::AdminPort;
+use super::output::harmless_word;
 
 /// How long the head of an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,7 +67,7 @@ async fn shown(args: &SessionsArgs, port: &AdminPort) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     if args.line {
         for row in &rows {
-            writeln!(out, "{}", line(row))?;
+            writeln!(out, "{}", harmless_word(&line(row)))?;
         }
         return Ok(());
     }
@@ -143,7 +144,7 @@ async fn follow(port: &AdminPort, name: Option<&str>) -> anyhow::Result<()> {
             let frame: Vec<u8> = read.drain(..end + 2).collect();
             let frame = String::from_utf8_lossy(&frame).into_owned();
             if let Some(row) = turn_of(&frame, name) {
-                writeln!(std::io::stdout(), "{}", line(&row))?;
+                writeln!(std::io::stdout(), "{}", harmless_word(&line(&row)))?;
             }
         }
     }
@@ -227,7 +228,8 @@ fn table(rows: &[Value]) -> String {
             .get(..8)
             .map(|parent| format!(" · of {parent}"))
             .unwrap_or_default();
-        let _ = writeln!(table, "{} · {}{under}", line(row), text(row, "model"));
+        let row = format!("{} · {}{under}", line(row), text(row, "model"));
+        let _ = writeln!(table, "{}", harmless_word(&row));
     }
     table
 }

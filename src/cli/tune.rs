@@ -1,13 +1,12 @@
 //! `plimsoll tune`. Owns its flags and what it prints. Never chooses.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::lab::{LabArgs, not_empty, rising};
-use super::output::write;
+use super::output::{print, write_recorded};
 use super::progress::ProgressBar;
 use crate::commit::Floor;
 use crate::console::assets::alone;
@@ -67,15 +66,15 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     let surface = surface?;
     not_empty(surface.sessions, surface.short, min_tokens)?;
     let text = advice::text(&surface, &pricing.name);
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    print(&text)?;
     if let Some(file) = &args.json {
         let value = advice::json(&surface, &pricing.name);
-        write(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
+        write_recorded(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
     }
     if let Some(file) = &args.html {
         let data = page::surface(&surface, &pricing);
         let title = "ceilings and floors on recorded sessions";
-        write(file, &alone::page(title, "lab_tune.js", OTHERWISE, &data))?;
+        write_recorded(file, &alone::page(title, "lab_tune.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::agents::{self, Form};
-use super::trace::{self, Trace, TraceError};
+use super::trace::{self, Found, Trace, TraceError};
 
 /// The name of opencode's database in its directory.
 const DATABASE: &str = "opencode.db";
@@ -80,17 +80,29 @@ fn failed(database: &Path, cause: agents::OpencodeError) -> TraceError {
     }
 }
 
+/// What there is to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// In the order in which it is read.
+    pub found: Vec<Source>,
+    /// What was passed over, and why, a line each.
+    pub skipped: Vec<String>,
+}
+
 /// What an agent keeps in a place.
 ///
 /// # Errors
 /// As [`find`].
-pub fn kept(place: &Path) -> Result<Vec<Source>, TraceError> {
-    let found = find(&[place.to_owned()])?.into_iter();
-    let kept = found.map(|source| match source {
+pub fn kept(place: &Path) -> Result<Sources, TraceError> {
+    let Sources { found, skipped } = find(&[place.to_owned()])?;
+    let kept = found.into_iter().map(|source| match source {
         Source::File(file) => Source::Kept(file),
         other @ (Source::Kept(_) | Source::Stored { .. }) => other,
     });
-    Ok(kept.collect())
+    Ok(Sources {
+        found: kept.collect(),
+        skipped,
+    })
 }
 
 /// What was named: each file itself, of a directory all recordings in it and below it by name, and
@@ -98,8 +110,8 @@ pub fn kept(place: &Path) -> Result<Vec<Source>, TraceError> {
 ///
 /// # Errors
 /// [`TraceError`] where something can't be read, or a directory holds nothing.
-pub fn find(named: &[PathBuf]) -> Result<Vec<Source>, TraceError> {
-    let mut found = Vec::new();
+pub fn find(named: &[PathBuf]) -> Result<Sources, TraceError> {
+    let mut sources = Sources::default();
     for path in named {
         let inside = path.join(DATABASE);
         let database = [path, &inside]
@@ -112,15 +124,18 @@ pub fn find(named: &[PathBuf]) -> Result<Vec<Source>, TraceError> {
                 session,
                 bytes,
             };
-            found.extend(sessions.into_iter().map(stored));
+            sources.found.extend(sessions.into_iter().map(stored));
         }
         if database != Some(path) {
             match trace::files(std::slice::from_ref(path)) {
-                Ok(files) => found.extend(files.into_iter().map(Source::File)),
+                Ok(Found { files, skipped }) => {
+                    sources.found.extend(files.into_iter().map(Source::File));
+                    sources.skipped.extend(skipped);
+                }
                 Err(TraceError::Nothing(_)) if database.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
     }
-    Ok(found)
+    Ok(sources)
 }

@@ -171,7 +171,7 @@ fn the_number_of_threads_changes_nothing() {
         let path = directory.path().join(format!("{name}.jsonl"));
         std::fs::write(path, lines[1..=count].join("\n")).unwrap();
     }
-    let files = source::find(&[directory.path().to_owned()]).unwrap();
+    let files = source::find(&[directory.path().to_owned()]).unwrap().found;
     let run = |threads| -> Report {
         let options = Options {
             threads,

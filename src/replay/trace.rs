@@ -2,7 +2,8 @@
 //! optional first line `{"_meta": …}`. Owns the reading of files and directories; never changes a
 //! message, but for the time that it was recorded with, which no provider is sent.
 
-use std::io::Read as _;
+use std::collections::HashSet;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -17,6 +18,9 @@ use crate::model::{Dialect, Role};
 /// Fields that hold the time of a message; they are taken off it.
 const TIMES: [&str; 3] = ["timestamp", "created_at", "time"];
 
+/// How much a packed file may hold, in bytes. The longest sessions that agents keep are a fifth of it.
+const MAX_UNPACKED: u64 = 512 << 20;
+
 /// Why a file can't be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -28,6 +32,15 @@ pub enum TraceError {
         /// Why.
         cause: std::io::Error,
     },
+    /// What was named can't be read to its end, such as a pipe.
+    #[error("{0} is no file and no directory: write what it gives into a file, and name that")]
+    NoFile(String),
+    /// A packed file holds more than is unpacked.
+    #[error(
+        "{0} unpacks to more than {max} MiB: unpack it yourself if you trust it, and name the plain file",
+        max = MAX_UNPACKED >> 20
+    )]
+    Unpacks(String),
     /// A directory, and what is below it, holds no recorded session.
     #[error("found no .jsonl, .jsonl.gz or .jsonl.zst file in {0}")]
     Nothing(String),
@@ -104,44 +117,99 @@ pub struct Trace {
     pub made_up: bool,
 }
 
+/// What was found below what was named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The files, in the order in which they are read.
+    pub files: Vec<PathBuf>,
+    /// What was passed over although it looked like one of them, and why, a line each.
+    pub skipped: Vec<String>,
+}
+
 /// The files of what was named: each file itself, and of a directory all recordings in it and
 /// below it, by name.
 ///
 /// # Errors
 /// [`TraceError`] where something can't be read, or a directory holds none.
-pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, TraceError> {
-    let mut found = Vec::new();
+pub fn files(named: &[PathBuf]) -> Result<Found, TraceError> {
+    let mut found = Found::default();
     for path in named {
-        let before = found.len();
-        walk(path, true, &mut found)?;
-        if found.len() == before {
+        let before = found.files.len();
+        let meta = std::fs::metadata(path).map_err(|cause| unread(path, cause))?;
+        if meta.is_dir() {
+            walk(path, &mut HashSet::new(), &mut found)?;
+        } else if meta.is_file() {
+            found.files.push(path.clone());
+        } else {
+            // Somebody may never write to a pipe, or never stop.
+            return Err(TraceError::NoFile(path.display().to_string()));
+        }
+        if found.files.len() == before {
             return Err(TraceError::Nothing(path.display().to_string()));
         }
     }
     Ok(found)
 }
 
-fn walk(path: &Path, named: bool, found: &mut Vec<PathBuf>) -> Result<(), TraceError> {
-    let failed = |cause| TraceError::Read {
-        path: path.display().to_string(),
-        cause,
-    };
-    if !std::fs::metadata(path).map_err(failed)?.is_dir() {
-        if named || is_recording(path) {
-            found.push(path.to_owned());
-        }
+/// Goes through a directory. Each is read once, however many links lead to it: one of them may lead to a
+/// directory that it stands in.
+fn walk(
+    directory: &Path,
+    read: &mut HashSet<PathBuf>,
+    found: &mut Found,
+) -> Result<(), TraceError> {
+    let failed = |cause| unread(directory, cause);
+    if !read.insert(directory.canonicalize().map_err(failed)?) {
+        let note = format!(
+            "{} is a link to a directory that is read already, and was skipped",
+            directory.display()
+        );
+        found.skipped.push(note);
         return Ok(());
     }
-    let mut inside = std::fs::read_dir(path)
+    let mut inside = std::fs::read_dir(directory)
         .map_err(failed)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     inside.sort();
     for path in inside {
-        walk(&path, false, found)?;
+        match std::fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => walk(&path, read, found)?,
+            Ok(meta) if meta.is_file() => {
+                found
+                    .files
+                    .extend(Some(path).filter(|path| is_recording(path)));
+            }
+            Ok(_) if is_recording(&path) => {
+                let path = path.display();
+                found
+                    .skipped
+                    .push(format!("{path} is no file, and was skipped"));
+            }
+            Ok(_) => {}
+            // A link that leads nowhere or in a circle holds nothing. What can't be read for another reason may.
+            Err(cause) if path.is_symlink() && leads_nowhere(&cause) => {
+                let path = path.display();
+                found.skipped.push(format!("{path} was skipped: {cause}"));
+            }
+            Err(cause) => return Err(unread(&path, cause)),
+        }
     }
     Ok(())
+}
+
+fn leads_nowhere(cause: &std::io::Error) -> bool {
+    // The standard library has no stable name for a circle of links yet.
+    cause.kind() == ErrorKind::NotFound
+        || cause.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+fn unread(path: &Path, cause: std::io::Error) -> TraceError {
+    TraceError::Read {
+        path: path.display().to_string(),
+        cause,
+    }
 }
 
 fn is_recording(path: &Path) -> bool {
@@ -165,12 +233,10 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 /// [`TraceError`] where it can't be read.
 pub(super) fn text(path: &Path) -> Result<String, TraceError> {
     let named = || path.display().to_string();
-    let failed = |cause| TraceError::Read {
-        path: named(),
-        cause,
-    };
+    let failed = |cause| unread(path, cause);
     let bytes = std::fs::read(path).map_err(failed)?;
-    let bytes = unpacked(bytes).map_err(failed)?;
+    let bytes = unpacked(bytes, MAX_UNPACKED).map_err(failed)?;
+    let bytes = bytes.ok_or_else(|| TraceError::Unpacks(named()))?;
     String::from_utf8(bytes).map_err(|_| TraceError::Text(named()))
 }
 
@@ -197,16 +263,21 @@ pub(super) fn of_text(path: &Path, text: &str) -> Result<Trace, TraceError> {
     })
 }
 
-fn unpacked(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+/// What a file holds, unpacked if it is packed. None if that is more than `most` bytes: a packed file of a
+/// few megabytes can hold more than a machine has memory for.
+fn unpacked(bytes: Vec<u8>, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut plain = Vec::new();
+    // One byte more than is allowed shows that there is more.
     if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        return zstd::decode_all(bytes.as_slice());
+        let decoder = zstd::Decoder::with_buffer(bytes.as_slice())?;
+        decoder.take(most + 1).read_to_end(&mut plain)?;
+    } else if bytes.starts_with(&[0x1f, 0x8b]) {
+        let decoder = flate2::read::MultiGzDecoder::new(bytes.as_slice());
+        decoder.take(most + 1).read_to_end(&mut plain)?;
+    } else {
+        return Ok(Some(bytes));
     }
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain)?;
-        return Ok(plain);
-    }
-    Ok(bytes)
+    Ok((plain.len() as u64 <= most).then_some(plain))
 }
 
 /// Reads a session from its text. Lines that are no messages are skipped, and listed.

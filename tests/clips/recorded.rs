@@ -38,7 +38,7 @@ fn large_results() -> Vec<(String, String)> {
     }
     let mut seen = HashSet::new();
     let mut out = Vec::new();
-    for file in trace::files(&[root]).unwrap() {
+    for file in trace::files(&[root]).unwrap().files {
         let trace = trace::read(&file).unwrap();
         for (at, message) in trace.messages.iter().enumerate() {
             // JSON is never shorter than the text it holds.

@@ -267,3 +267,49 @@ async fn a_served_session_is_listed_exported_and_replayed() {
         says(&run(at, arguments), code, words);
     }
 }
+
+/// The names of models are the clients', and a terminal that obeyed one would show what its client wants.
+/// What is written to a file is as private as the store, whatever the umask.
+#[tokio::test]
+async fn a_listing_steers_no_terminal_and_a_file_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let provider = provider(annotated(1)).await;
+    let process = Process::start(at, provider.address, &[], &[]);
+    let lenient = Proxy::before(provider.address).await;
+    let model = "gpt\u{1b}]0;owned\u{7}\u{9b}2J\nrow";
+    let mut agent = Agent::new(&lenient, true)
+        .field("model", json!(model))
+        .told("go");
+    agent.url = process.url("/v1/chat/completions");
+    let answer = agent.work("some result of a tool").await;
+    let session = answer.header("x-plimsoll-session").to_owned();
+    let admin = process.admin_url("").replace("http://", "");
+    let live = run(at, &["sessions", "--admin", &admin]);
+    let live = says(&live, 0, "");
+    process.signal("-TERM");
+    assert_eq!(process.end().await.0, Some(0));
+    let listed = says(&run(at, &["export", "--list"]), 0, "");
+    for (shown, lines) in [(&listed, 2), (&live, 1)] {
+        let steers = |one: char| one.is_control() && one != '\n';
+        assert!(!shown.contains(steers), "{shown:?}");
+        assert!(
+            shown.contains(r"gpt\u{1b}]0;owned\u{7}\u{9b}2J\nrow"),
+            "{shown}"
+        );
+        assert_eq!(shown.lines().count(), lines, "{shown}");
+    }
+
+    let file = at.join("out.jsonl");
+    let name = file.to_str().unwrap();
+    let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    says(&run(at, &["export", &session, "--out", name]), 0, "");
+    assert_eq!(mode(), 0o600);
+    // A file that others could read is closed to them.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    says(&run(at, &["export", &session, "--out", name]), 0, "");
+    assert_eq!(mode(), 0o600);
+    assert!(std::fs::read_to_string(&file).unwrap().contains(&session));
+}

@@ -2,6 +2,7 @@
 //! with: tables, JSON, the page, the story of one item, a recommendation, and what they say where
 //! they can't do what was asked.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -19,6 +20,60 @@ fn run(command: &str, arguments: &[&str]) -> Output {
     let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     plimsoll.arg(command).arg(bundled()).args(arguments);
     plimsoll.output().unwrap()
+}
+
+/// What `replay` says of files of one's own, which must not keep it for long.
+fn replayed(path: &std::path::Path) -> Output {
+    let mut plimsoll = Command::new("timeout");
+    plimsoll.arg("60").arg(env!("CARGO_BIN_EXE_plimsoll"));
+    plimsoll
+        .arg("replay")
+        .arg(path)
+        .args(["--policies", "none"]);
+    plimsoll.output().unwrap()
+}
+
+/// A file of some kilobytes that holds half a gigabyte and more is refused, and the refusal says what to do.
+#[test]
+fn a_file_that_unpacks_to_too_much_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("large.jsonl.zst");
+    let lines = std::io::repeat(b'\n').take((512 << 20) + 1);
+    std::fs::write(&file, zstd::encode_all(lines, 1).unwrap()).unwrap();
+    let output = replayed(&file);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("unpacks to more than 512 MiB: unpack it yourself"),
+        "{said}"
+    );
+}
+
+/// What never ends or leads in a circle does not keep a replay: named it is refused, and in a directory it
+/// is passed over with a note.
+#[test]
+fn pipes_and_links_in_a_circle_do_not_keep_a_replay() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    std::fs::copy(bundled(), root.join("session.jsonl.zst")).unwrap();
+    let pipe = root.join("pipe.jsonl");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let output = replayed(&pipe);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("pipe.jsonl is no file"), "{said}");
+    std::os::unix::fs::symlink(root, root.join("round")).unwrap();
+    let output = replayed(root);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for note in [
+        "pipe.jsonl is no file",
+        "round is a link to a directory that is read",
+    ] {
+        assert!(said.contains(note), "{note}: {said}");
+    }
+    assert!(text(&output.stdout).contains("1 sessions, "));
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -32,8 +32,10 @@ struct Message {
 #[must_use]
 pub fn is_database(file: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
-    let read = File::open(file).and_then(|mut file| file.read_exact(&mut begin));
-    read.is_ok() && begin == MAGIC
+    // Whoever opens a pipe waits until somebody writes to it.
+    let is_file = std::fs::metadata(file).is_ok_and(|meta| meta.is_file());
+    let mut read = || File::open(file).and_then(|mut file| file.read_exact(&mut begin));
+    is_file && read().is_ok() && begin == MAGIC
 }
 
 fn open(database: &Path) -> Result<Connection, OpencodeError> {

@@ -13,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn read(name: &str) -> Vec<Trace> {
-    let sources = source::find(&[fixture(name)]).unwrap();
+    let sources = source::find(&[fixture(name)]).unwrap().found;
     sources
         .iter()
         .flat_map(|source| source.read().unwrap())

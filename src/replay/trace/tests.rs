@@ -65,9 +65,54 @@ fn directories_are_walked_in_order_and_empty_ones_refused() {
     }
     let found = files(std::slice::from_ref(&root)).unwrap();
     let names = ["a/z.jsonl.zst", "b.jsonl", "c.jsonl.gz"].map(|name| root.join(name));
-    assert_eq!(found, names);
+    assert_eq!((found.files, found.skipped.len()), (names.to_vec(), 0));
     let error = files(&[root.join("none")]).unwrap_err().to_string();
     assert!(error.starts_with("can't read "), "{error}");
+}
+
+#[test]
+fn what_is_unpacked_has_a_bound() {
+    for how in ["gz", "zst"] {
+        let whole = LINES.len() as u64;
+        let read = |most| unpacked(packed(how), most).unwrap();
+        assert_eq!(read(whole).as_deref(), Some(LINES.as_bytes()), "{how}");
+        assert_eq!(read(whole - 1), None, "{how}");
+    }
+    // A plain file takes no more room than it has on the disk.
+    let plain = unpacked(packed("plain"), 1).unwrap();
+    assert_eq!(plain.as_deref(), Some(LINES.as_bytes()));
+}
+
+#[test]
+fn links_in_a_circle_and_pipes_are_passed_over_with_a_note() {
+    use std::os::unix::fs::symlink;
+
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_owned();
+    std::fs::create_dir(root.join("a")).unwrap();
+    std::fs::write(root.join("a/one.jsonl"), "").unwrap();
+    symlink(&root, root.join("a/up")).unwrap();
+    symlink("itself", root.join("itself")).unwrap();
+    symlink("nothing", root.join("dangling.jsonl")).unwrap();
+    let pipe = root.join("pipe.jsonl");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    let found = files(std::slice::from_ref(&root)).unwrap();
+    assert_eq!(found.files, [root.join("a/one.jsonl")]);
+    let names = [
+        "up is a link",
+        "dangling.jsonl was",
+        "itself was",
+        "pipe.jsonl is no file",
+    ];
+    assert_eq!(found.skipped.len(), names.len(), "{:?}", found.skipped);
+    for (line, name) in found.skipped.iter().zip(names) {
+        assert!(line.contains(name), "{name}: {line}");
+    }
+    let refused = files(&[pipe]).unwrap_err().to_string();
+    assert!(
+        refused.contains("write what it gives into a file"),
+        "{refused}"
+    );
 }
 
 #[test]
