@@ -114,6 +114,7 @@ pub(super) fn router(
         .layer(middleware::from_fn_with_state(proven, console::proven))
         .layer(middleware::from_fn_with_state(access, access::checked))
         .layer(middleware::from_fn_with_state(guard, guarded))
+        .layer(middleware::from_fn(console::kept_apart))
 }
 
 /// Checks every request, even for paths that do not exist.

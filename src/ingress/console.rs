@@ -29,6 +29,21 @@ use crate::console::{Console, ConsoleError, Named, Query, assets};
 const TOKEN: &str = "x-plimsoll-console";
 /// What browsers say of the page that sends a request. No page can set it.
 const FETCH_SITE: &str = "sec-fetch-site";
+/// How it is fetched, and what for. No page can set these either.
+const FETCH_MODE: &str = "sec-fetch-mode";
+const FETCH_DEST: &str = "sec-fetch-dest";
+/// What every answer says to a browser: no other site shows it or loads it, and it is of the type it says.
+const APART: [(HeaderName, &str); 3] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
 /// How many lines wait for a reader.
 const LINES: usize = 16;
 /// How often a stream without events says that it is still there.
@@ -58,6 +73,41 @@ pub(super) fn routes() -> Router<Admin> {
         )
         .route("/api/sessions/{session}/whatif", post(what_if))
         .route("/api/events", get(events))
+}
+
+/// Keeps pages of other sites from what stands here: refuses what they have a browser fetch, and says with
+/// every answer that none of them may show it in a frame or load it. A link to the console is followed.
+/// Programs say nothing of sites, and are served.
+pub(super) async fn kept_apart(request: Request, next: Next) -> Response {
+    let mut response = if is_foreign(&request) {
+        let message =
+            "a page of another site may not read this: open the console in a tab of its own";
+        refuse(&ConsoleError::new(403, "foreign_site", message))
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    for (name, value) in APART {
+        // The page itself has a stricter policy.
+        let entry = headers.entry(name);
+        entry.or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Whether another site's page sends a request, and the guard of origins has not judged it. A link or a
+/// typed address opens a page in a tab, where the site that has the link can't read it.
+fn is_foreign(request: &Request) -> bool {
+    let headers = request.headers();
+    let says = |name: &str, word: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.any(|value| value.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let opens = *request.method() == Method::GET
+        && says(FETCH_MODE, "navigate")
+        && says(FETCH_DEST, "document")
+        && !request.uri().path().starts_with("/api/");
+    says(FETCH_SITE, "cross-site") && !headers.contains_key(ORIGIN) && !opens
 }
 
 /// Refuses what a browser asks to change without the token of the page. A page of another site, or of
@@ -104,9 +154,8 @@ async fn asked(
 
 /// An answer that no cache keeps: it is of the moment, and may hold content.
 fn unstored(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
     response
 }
 
@@ -130,12 +179,7 @@ fn asset(admin: &Admin, path: &str, headers: &HeaderMap) -> Response {
     };
     let fixed = [
         (CONTENT_SECURITY_POLICY, assets::POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
         (
             HeaderName::from_static("cross-origin-opener-policy"),
             "same-origin",

@@ -179,6 +179,98 @@ async fn pages_of_the_web_are_refused() {
     }
 }
 
+/// A page of another site names no origin where it has an image, a script or a frame fetched. It gets
+/// nothing of the console, and no answer may be framed or loaded by it. Links to the console work, and so
+/// do programs, which say nothing of sites.
+#[tokio::test]
+async fn no_other_site_fetches_or_frames_what_the_admin_port_answers() {
+    let (provider, _) = counting().await;
+    let proxy = Proxy::before(provider).await;
+    let own = "host: localhost\r\n";
+    let of = |site: &str, mode: &str, dest: &str| {
+        format!(
+            "{own}sec-fetch-site: {site}\r\nsec-fetch-mode: {mode}\r\nsec-fetch-dest: {dest}\r\n"
+        )
+    };
+    let link = of("cross-site", "navigate", "document");
+    let paths = [
+        "/",
+        "/main.js",
+        "/api/overview",
+        "/api/sessions",
+        "/api/events",
+        "/api/store",
+        "/metrics",
+        "/readyz",
+    ];
+    for path in paths {
+        let line = format!("GET {path} HTTP/1.1");
+        for (mode, dest) in [
+            ("no-cors", "image"),
+            ("cors", "empty"),
+            ("navigate", "iframe"),
+            ("navigate", "object"),
+        ] {
+            let refused = answer(proxy.admin, &line, &of("cross-site", mode, dest)).await;
+            let what = format!("{path} as {dest}");
+            is_refused(refused, "foreign_site", "a tab of its own", &what);
+        }
+        if path == "/api/events" {
+            continue;
+        }
+        let opened = answer(proxy.admin, &line, &link).await.0;
+        assert_eq!(
+            opened,
+            if path.starts_with("/api/") { 403 } else { 200 },
+            "{path}"
+        );
+        for headers in [
+            own.to_owned(),
+            of("same-origin", "cors", "empty"),
+            of("none", "navigate", "document"),
+        ] {
+            let (status, answer) = answer(proxy.admin, &line, &headers).await;
+            assert_eq!(status, 200, "{path}: {answer}");
+            for says in [
+                "frame-ancestors 'none'",
+                "cross-origin-resource-policy: same-origin",
+                "nosniff",
+            ] {
+                assert_eq!(answer.matches(says).count(), 1, "{path}: {says}: {answer}");
+            }
+        }
+    }
+}
+
+/// A refusal is an answer too, and whom the operator has named is judged by its origin alone.
+#[tokio::test]
+async fn refusals_of_the_admin_port_are_kept_apart_and_named_pages_are_not() {
+    let (provider, _) = counting().await;
+    let proxy = Proxy::before(provider).await;
+    let link = "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: document\r\n";
+    for line in [
+        "GET /api/nothing HTTP/1.1",
+        "GET /nothing.js HTTP/1.1",
+        "POST /api/store/gc HTTP/1.1",
+    ] {
+        let (_, refused) = answer(proxy.admin, line, link).await;
+        assert!(
+            refused.contains("frame-ancestors 'none'"),
+            "{line}: {refused}"
+        );
+    }
+    let posted = answer(proxy.admin, "POST /api/store/gc HTTP/1.1", link).await;
+    is_refused(posted, "foreign_site", "a tab of its own", "post");
+    let named =
+        "host: localhost\r\nsec-fetch-site: cross-site\r\norigin: http://localhost:3000\r\n";
+    assert_eq!(
+        answer(proxy.admin, "GET /api/overview HTTP/1.1", named)
+            .await
+            .0,
+        200
+    );
+}
+
 #[tokio::test]
 async fn refusals_are_in_the_callers_dialect() {
     let (provider, _) = counting().await;
