@@ -22,6 +22,9 @@ pub struct Answer {
     pub audio: Option<Bytes>,
     /// The tokens of its text as a JSON array, if an unstreamed answer has them in its `logprobs`.
     pub tokens: Option<Bytes>,
+    /// Annotations of its text and images beside it, if an unstreamed answer of a format has them whose clients read the
+    /// texts of several hops as one.
+    pub beside: [Vec<Bytes>; 2],
     /// The calls in the order in which they were begun. If the hop was cut, incomplete hidden calls
     /// are left out.
     pub calls: Vec<Call>,

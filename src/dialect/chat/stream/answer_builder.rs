@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::beside_text;
 use super::call_table::{CallTable, Visibility};
 use super::wire::{Chunk, Origin, ReasoningPart};
 use crate::dialect::answer::{Answer, Reasoning, is_cut};
@@ -23,6 +24,7 @@ pub struct AnswerBuilder {
     thinking: Option<Thinking>,
     audio: Option<Bytes>,
     tokens: Option<Bytes>,
+    beside: [Vec<Bytes>; 2],
     pub calls: CallTable,
     /// The index of the choice that is read.
     pub choice: Option<u64>,
@@ -83,6 +85,14 @@ impl AnswerBuilder {
     pub fn take_tokens(&mut self, chunk: &Chunk<'_>) {
         let list = chunk.text_tokens(self.calls.hides());
         self.tokens = list.map(|list| Bytes::copy_from_slice(chunk.bytes(&list)));
+    }
+
+    /// Takes in what stands beside the text of a whole body.
+    pub fn take_beside(&mut self, chunk: &Chunk<'_>) {
+        let message = chunk.delta.as_ref();
+        self.beside = message.map_or_else(Default::default, |message| {
+            beside_text::lists(&message.object)
+        });
     }
 
     /// Takes in a string from a frame that fits a shape.
@@ -204,6 +214,7 @@ impl AnswerBuilder {
                 .collect(),
             audio: self.audio.take(),
             tokens: self.tokens.take(),
+            beside: std::mem::take(&mut self.beside),
             calls: calls.into_calls(self.ended()),
             finish: self.finish.clone(),
             usage: self.usage,

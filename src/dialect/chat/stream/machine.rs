@@ -37,6 +37,8 @@ pub struct ChatMachine {
     ended_text: String,
     /// The first hop's id, time and model for all later frames; `None` in the first hop.
     origin: Option<Origin>,
+    /// How many characters the client has before this hop's own text.
+    before: usize,
     /// How many newlines this hop's text opened with, while it has said nothing else.
     opening: Option<usize>,
     /// Whether a call was kept from the client in this turn.
@@ -226,6 +228,7 @@ impl ChatMachine {
             earlier: String::new(),
             ended_text: String::new(),
             origin: None,
+            before: 0,
             opening: None,
             hid: false,
             debts: SignatureDebts::default(),
@@ -384,10 +387,13 @@ impl ChatMachine {
             false => UsagePlan::Keep,
         };
         self.usage_taken |= later && !held && chunk.has_usage();
+        let seam = seam_in(&self.earlier, &mut self.opening, chunk);
+        self.before += seam.map_or(0, |seam| seam.newlines);
         let plan = RewritePlan {
             origin: self.origin.as_ref(),
             drop_role: later && self.role_said,
-            seam: seam_in(&self.earlier, &mut self.opening, chunk),
+            seam,
+            before: self.before,
             usage,
             calls: &calls,
             signs: Some(&signs),
@@ -441,6 +447,7 @@ impl ChatMachine {
         self.earlier.push_str(seam(&self.earlier, &text));
         self.earlier.push_str(&text);
         self.opening = (!self.earlier.is_empty()).then_some(0);
+        self.before = self.earlier.chars().count();
         self.hop = AnswerBuilder::new(self.hop.calls.next_hop());
         self.debts = SignatureDebts::default();
         self.queue.clear();

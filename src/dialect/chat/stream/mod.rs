@@ -2,6 +2,7 @@
 //! Never sends anything and never invents an id.
 
 mod answer_builder;
+mod beside_text;
 mod call_table;
 mod machine;
 mod signature_debts;

@@ -5,13 +5,15 @@
 use bytes::Bytes;
 
 use super::answer_builder::AnswerBuilder;
+use super::beside_text;
 use super::call_table::{CallTable, Visibility};
 use super::signature_debts::SignatureDebts;
 use super::wire::{Body, CallPlan, Chunk, ChunkSigns, Origin, RewritePlan, UsagePlan};
-use crate::dialect::answer::{Answer, is_cut, join};
+use crate::dialect::answer::{Answer, is_cut, join, seam};
 use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::unary::{TurnEnd, Unstreamed};
+use crate::model::raw::{self, Edit};
 
 /// Reads a hop's body; `None` if it holds no choice with a message (an error body, say).
 pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
@@ -23,6 +25,7 @@ pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
     hop.absorb(&chunk);
     hop.mark_done();
     hop.take_tokens(&chunk);
+    hop.take_beside(&chunk);
     Some(hop.take_answer())
 }
 
@@ -73,10 +76,43 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     if own > 0 || line.is_some() {
         edits.extend(chunk.content_edit(&text));
     }
+    edits.extend(beside_edits(&chunk, hops));
     if turn.end != TurnEnd::Upstream {
         edits.extend(chunk.finish_edit("stop"));
     }
     json::splice(last, edits)
+}
+
+/// The edits that give the message what stood beside the texts of all hops, and what they refused.
+fn beside_edits(chunk: &Chunk<'_>, hops: &[Answer]) -> Vec<Edit> {
+    let (Some(message), [_, _, ..]) = (&chunk.delta, hops) else {
+        return Vec::new();
+    };
+    let mut edits = Vec::new();
+    let lists = beside_text::joined(hops, &begins(hops));
+    for (key, list) in beside_text::LISTS.into_iter().zip(lists) {
+        if !list.is_empty() {
+            edits.push(message.set(key, &json::list(&list)));
+        }
+    }
+    let refusals = hops.iter().map(|hop| hop.refusal.as_str());
+    let (refusal, own) = join(refusals);
+    if own > 0 {
+        edits.push(message.set("refusal", raw::quote(&refusal).as_bytes()));
+    }
+    edits
+}
+
+/// How many characters stand before the text of each hop in the text of all.
+fn begins(hops: &[Answer]) -> Vec<usize> {
+    let mut joined = String::new();
+    let begins = hops.iter().map(|hop| {
+        joined.push_str(seam(&joined, &hop.text));
+        let begin = joined.chars().count();
+        joined.push_str(&hop.text);
+        begin
+    });
+    begins.collect()
 }
 
 /// What becomes of each call, by the rule by which the body was read, and what the calls that stay

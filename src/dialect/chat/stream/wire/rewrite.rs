@@ -9,6 +9,7 @@ use super::chunk::{Chunk, is_nothing};
 use super::proxy_events::Origin;
 use super::usage;
 use crate::dialect::chat::signature::{DETAILS, DetailsEdit, Signature};
+use crate::dialect::chat::stream::beside_text;
 use crate::dialect::json::{self, Node, splice};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit};
@@ -28,6 +29,8 @@ pub struct RewritePlan<'a> {
     pub hides: bool,
     /// Newlines to put into the text.
     pub seam: Option<Seam>,
+    /// How many characters the client has before the hop's own text.
+    pub before: usize,
     /// What becomes of the usage.
     pub usage: UsagePlan<'a>,
     /// Whether the finish reason becomes null, because another hop follows.
@@ -163,6 +166,9 @@ impl Chunk<'_> {
             edits.extend(call.map(|call| call.set(&own.key, &own.raw)));
         }
         edits.extend(plan.new_details().map(|array| delta.set(DETAILS, array)));
+        if plan.before > 0 {
+            edits.extend(beside_text::moved_list(delta, plan.before));
+        }
         if !all_hidden {
             let cuts = raw::remove_spans(&self.call_spans, hidden);
             edits.extend(cuts.into_iter().map(|cut| (cut, Bytes::new())));
