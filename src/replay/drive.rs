@@ -1,5 +1,5 @@
 //! One session through the middle: each answer of the recording is one request of the messages
-//! before it, decoded once and played by every policy. Owns the bodies; never decides anything.
+//! before it, decoded once and played by every policy, unless an earlier conversation asked for it. Owns the bodies; never decides anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub fn watched<'a>(
             let answer = answers;
             answers += 1;
             // Nobody asks with nothing.
-            if at > 0 {
+            if at > 0 && at >= trace.history {
                 let request = request(trace, &body)?;
                 let before = shapes.get(..at).unwrap_or_default();
                 let heads = chain::heads(TENANT, before);

@@ -144,7 +144,7 @@ fn session(
     let ceiling = u64::from(lab.options.ceilings.iter().copied().max().unwrap_or(0));
     let says = |drawn: &Drawn, at: usize| {
         let answer = drawn.trace.messages.get(at);
-        answer.is_some_and(|one| says(&one.raw))
+        at >= drawn.trace.history && answer.is_some_and(|one| says(&one.raw))
     };
     let single = Choice {
         run: 1,

@@ -103,6 +103,9 @@ pub struct Trace {
     pub model: String,
     /// Its messages.
     pub messages: Vec<TraceMessage>,
+    /// How many of them an earlier conversation of the session had. Answers among them were asked for there,
+    /// so no request is made for them here.
+    pub history: usize,
     /// The tools array.
     pub tools: Option<String>,
     /// Where that comes from.
@@ -322,6 +325,7 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, RecordingError> {
         },
         name,
         messages,
+        history: 0,
         tools,
         tools_from,
         skipped,

@@ -86,8 +86,8 @@ fn conversations(begin: &Conversation, lines: &[&Value]) -> Vec<Conversation> {
                 .iter()
                 .filter(|line| preserved.contains(text(line, "uuid")));
             left.for_each(|line| reader.line(line));
-            // It was paid for in the conversation before.
-            reader.into.usage = RecordedUsage::default();
+            reader.into.begin_here();
+            reader.open = None;
         }
     }
     read.push(reader.into);

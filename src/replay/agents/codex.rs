@@ -66,6 +66,7 @@ fn compacted(before: &Conversation, payload: &Value, time: &Value) -> Conversati
     for message in history {
         item(&mut next, message, time);
     }
+    next.begin_here();
     next
 }
 

@@ -123,6 +123,8 @@ pub(super) struct Conversation {
     tools: Vec<Value>,
     /// Chat messages.
     messages: Vec<Value>,
+    /// How many of the messages the conversation before had, or summarised.
+    history: usize,
     usage: RecordedUsage,
 }
 
@@ -137,8 +139,16 @@ impl Conversation {
             model: self.model.clone(),
             tools: self.tools.clone(),
             messages: system.cloned().collect(),
+            history: 0,
             usage: RecordedUsage::default(),
         }
+    }
+
+    /// Takes all that was read so far as what a summary left: it was asked and paid for in the conversation
+    /// before.
+    fn begin_here(&mut self) {
+        self.history = self.messages.len();
+        self.usage = RecordedUsage::default();
     }
 
     /// Adds what is neither an answer nor a result, if it says something.
@@ -158,11 +168,9 @@ impl Conversation {
 
     /// The answer that is being read: the newest message if it is one, else a new one.
     fn answer(&mut self, time: &Value) -> Answer<'_> {
-        if self
-            .messages
-            .last()
-            .is_none_or(|last| text(last, "role") != "assistant")
-        {
+        let own = self.messages.get(self.history..).unwrap_or_default();
+        let newest = own.last().map(|last| text(last, "role"));
+        if newest != Some("assistant") {
             self.begin_answer(time);
         }
         let last = self.messages.last_mut().and_then(Value::as_object_mut);
@@ -182,9 +190,8 @@ impl Conversation {
     }
 
     fn is_answered(&self) -> bool {
-        self.messages
-            .iter()
-            .any(|message| text(message, "role") == "assistant")
+        let mut own = self.messages.iter().skip(self.history);
+        own.any(|message| text(message, "role") == "assistant")
     }
 }
 
@@ -265,7 +272,11 @@ pub(super) fn traces(name: &str, read: Vec<Conversation>) -> Vec<Trace> {
         let lines: Vec<String> = lines.map(Value::to_string).collect();
         // What we wrote ourselves can be read; if not, the conversation is left out.
         let trace = trace::parse(&name, &lines.join("\n")).ok()?;
+        // The messages begin in the second line.
+        let unread = trace.skipped.iter();
+        let unread = unread.filter(|line| **line <= conversation.history + 1);
         Some(Trace {
+            history: conversation.history - unread.count(),
             usage: (conversation.usage != RecordedUsage::default()).then_some(conversation.usage),
             ..trace
         })

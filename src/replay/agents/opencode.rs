@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use super::{Conversation, RecordedUsage, field, number, text};
+use super::{Conversation, field, number, text};
 
 /// How a database of this form begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -114,8 +114,7 @@ fn conversations(messages: &[Message]) -> Vec<Conversation> {
         let before = messages.get(..at).unwrap_or_default();
         let left = before.iter().skip_while(|message| message.id != tail);
         left.for_each(|message| add(&mut now, message));
-        // It was paid for in the conversation before.
-        now.usage = RecordedUsage::default();
+        now.begin_here();
     }
     read.push(now);
     read

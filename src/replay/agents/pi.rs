@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{Conversation, RecordedUsage, content, field, items, number, text};
+use super::{Conversation, content, field, items, number, text};
 
 /// The conversations that lead to the newest entry, from one compaction to the next.
 pub fn read(lines: &[Value]) -> Vec<Conversation> {
@@ -59,8 +59,7 @@ fn compacted(now: &Conversation, before: &[&Value], entry: &Value) -> Conversati
     for entry in kept.filter(|entry| text(field(entry, "message"), "role") != "system") {
         add(&mut next, entry);
     }
-    // What was kept was paid for in the conversation before.
-    next.usage = RecordedUsage::default();
+    next.begin_here();
     next
 }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::model::Role;
+use crate::policy::Policy;
 use crate::replay::source::{self, Source};
+use crate::replay::{Lab, Options};
 
 fn fixture(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agents");
@@ -157,6 +159,73 @@ fn a_summary_begins_another_conversation() {
         "two sessions, one of which was summarised twice"
     );
     summarised("opencode.db", &stored[1..]);
+}
+
+/// How many requests are made when conversations are played.
+fn requests(traces: &[Trace]) -> u64 {
+    let options = Options {
+        policies: vec![Policy::None.into()],
+        threads: 1,
+        ..Options::default()
+    };
+    let lab = Lab::new(options).unwrap();
+    let played = traces.iter().map(|trace| lab.session(trace).unwrap());
+    played
+        .map(|played| played.policies[0].runs[0].outcome.requests)
+        .sum()
+}
+
+#[test]
+fn what_a_summary_kept_is_asked_for_once() {
+    // As many as there are answers in the file, the summaries left out.
+    for (name, answers) in [
+        ("claude-compacted.jsonl", 17),
+        ("codex-compacted.jsonl", 16),
+        ("pi-compacted.jsonl", 16),
+        ("opencode.db", 16 + 7),
+    ] {
+        assert_eq!(requests(&read(name)), answers, "{name}");
+    }
+}
+
+/// codex keeps answers in what replaces a history, and goes on right behind them.
+#[test]
+fn answers_in_a_history_that_replaces_another_are_not_asked_for_again() {
+    let line = |kind: &str, payload: Value| {
+        let line =
+            json!({"timestamp": "2026-01-02T03:04:05.678Z", "type": kind, "payload": payload});
+        line.to_string()
+    };
+    let said = |role: &str, said: &str| {
+        let kind = match role {
+            "assistant" => "output_text",
+            _ => "input_text",
+        };
+        json!({"type": "message", "role": role, "content": [{"type": kind, "text": said}]})
+    };
+    let kept = json!([
+        said("user", "Do it."),
+        said("assistant", "Half of it is done.")
+    ]);
+    let compacted = json!({"message": "", "replacement_history": kept});
+    let lines = [
+        line("session_meta", json!({"id": "s", "cwd": "/"})),
+        line("response_item", said("user", "Do it.")),
+        line("response_item", said("assistant", "Half of it is done.")),
+        line("compacted", compacted.clone()),
+        line("response_item", said("assistant", "More is done.")),
+        line("response_item", said("user", "And the rest?")),
+        line("response_item", said("assistant", "All is done.")),
+        // Nothing is asked between two summaries.
+        line("compacted", compacted.clone()),
+        line("compacted", compacted),
+    ];
+    let traces = Form::Codex.read("s", &lines.join("\n"));
+    assert_eq!(traces.len(), 2);
+    assert_eq!(requests(&traces), 3);
+    let answers = self::said(&traces[1], "assistant");
+    let wanted = ["Half of it is done.", "More is done.", "All is done."];
+    assert_eq!(answers, wanted);
 }
 
 /// No call is lost between the conversations, and each goes on with the same system text.
