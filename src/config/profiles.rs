@@ -56,6 +56,8 @@ pub struct RawWhen {
     pub paths: Option<Vec<String>>,
     /// Globs on the header `user-agent`.
     pub agents: Option<Vec<String>>,
+    /// Whether the session has a parent.
+    pub child: Option<bool>,
 }
 
 /// The sections of a profile, beside its own keys.
@@ -214,12 +216,14 @@ impl Check<'_> {
     }
 
     fn when(&mut self, raw: RawWhen, when: &mut Occasion) {
-        if raw.models.is_none() && raw.paths.is_none() && raw.agents.is_none() {
-            self.problem("when", "must have `models`, `paths` or `agents`");
+        let lists = [&raw.models, &raw.paths, &raw.agents];
+        if raw.child.is_none() && lists.iter().all(|list| list.is_none()) {
+            self.problem("when", "must have `models`, `paths`, `agents` or `child`");
         }
         self.set("when.models", raw.models, &mut when.models, some_globs);
         self.set("when.paths", raw.paths, &mut when.paths, some_globs);
         self.set("when.agents", raw.agents, &mut when.agents, some_globs);
+        self.set("when.child", raw.child.map(Some), &mut when.child, Ok);
     }
 }
 

@@ -60,6 +60,7 @@ impl TurnRequest {
         Envelope {
             path: self.asked.path(),
             agent: &self.agent,
+            child: self.session.parent.is_some(),
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Profile {
 }
 
 /// The requests for which a profile is chosen that they don't name. All lists that are not empty
-/// have to match.
+/// have to match, and `child` if it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occasion {
     /// Globs on the model.
@@ -41,6 +41,8 @@ pub struct Occasion {
     pub paths: Globs,
     /// Globs on the header `user-agent`.
     pub agents: Globs,
+    /// Whether the session has a parent, if that counts.
+    pub child: Option<bool>,
 }
 
 /// What is known of a request before its body is read.
@@ -50,6 +52,8 @@ pub struct Envelope<'a> {
     pub path: &'a str,
     /// Its `user-agent`; empty if it has none.
     pub agent: &'a str,
+    /// Whether its headers name a parent of its session, as those of sub-agents do.
+    pub child: bool,
 }
 
 impl Occasion {
@@ -58,6 +62,7 @@ impl Occasion {
         let fits = |globs: &Globs, name| globs.is_empty() || globs.match_name(name);
         fits(&self.paths, envelope.path)
             && fits(&self.agents, envelope.agent)
+            && self.child.is_none_or(|child| child == envelope.child)
             && (self.models.is_empty() || model.is_some_and(|name| self.models.match_name(name)))
     }
 }

@@ -138,6 +138,30 @@ async fn a_profile_is_chosen_by_header_model_path_and_agent() {
 }
 
 #[tokio::test]
+async fn a_profile_may_be_for_sub_agents_alone() {
+    let text = format!("{CLIPS}{PLAIN}[profiles.clips.when]\nchild = true\n");
+    for (headers, clips) in [
+        (&[("x-plimsoll-session", "s")][..], false),
+        (
+            &[("x-plimsoll-session", "s"), ("x-plimsoll-parent", "p")],
+            true,
+        ),
+        (&[("x-session-id", "s"), ("x-parent-session-id", "p")], true),
+    ] {
+        let provider = commands().await;
+        let proxy = proxy(&provider, &text, None).await;
+        let mut agent = Agent::new(&proxy, false).told("go");
+        for (name, value) in headers {
+            agent = agent.with(name, value);
+        }
+        turn(&mut agent).await;
+        turn(&mut agent).await;
+        assert_eq!(clipped(&provider), [clips], "{headers:?}");
+        none_refused(&provider);
+    }
+}
+
+#[tokio::test]
 async fn of_several_that_match_the_first_by_name_serves() {
     let text = format!(
         "{CLIPS}[profiles.clips.when]\nagents = [\"*\"]\n[profiles.beside.when]\npaths = [\"*\"]\n\

@@ -54,7 +54,7 @@ fn every_section_of_turns_can_be_set() {
          [profiles.all.delimiter]\nenabled = false\noffer = \"line\"\nguide_at = 0.25\nguidance = false\n\
          nudge = false\nauto_close = true\n[profiles.all.recall]\nenabled = false\n[profiles.all.cache]\n\
          breakpoints = \"off\"\n[profiles.all.tools]\nbulk = [\"web*\"]\nprofile = \"dspy\"\n\
-         [profiles.all.when]\nmodels = [\"gpt-*\"]\nagents = [\"codex*\"]\n[profiles.all.partitions]\n\
+         [profiles.all.when]\nmodels = [\"gpt-*\"]\nagents = [\"codex*\"]\nchild = true\n[profiles.all.partitions]\n\
          messages = 0.5\nreserve = 0.2\n[profiles.all.rungs.cwl]\ntools = [\"bash\"]\nfloor = 0.4",
     );
     let all = profile(&config, "all");
@@ -77,7 +77,7 @@ fn every_section_of_turns_can_be_set() {
     assert_eq!(all.texts.profile.map(|agent| agent.name()), Some("dspy"));
     let when = config.profiles["all"].when.as_ref().unwrap();
     assert!(when.models.match_name("gpt-5") && when.agents.match_name("codex/1"));
-    assert!(when.paths.is_empty());
+    assert!(when.paths.is_empty() && when.child == Some(true));
     // None of it reaches what is served without the profile.
     assert_eq!(config.budget.keep.errors, KeepErrors::Off);
     assert!(config.delimiter.enabled && config.recall.enabled);
@@ -184,7 +184,7 @@ fn a_wrong_setting_is_told_with_its_place() {
     }
     let bare = problems("[profiles.a.when]", &[]);
     assert!(
-        bare[0].contains("must have `models`, `paths` or `agents`"),
+        bare[0].contains("must have `models`, `paths`, `agents` or `child`"),
         "{bare:?}"
     );
     let variable = problems("", &[("PLIMSOLL__PROFILES__A__KEEP__SHARE", "2.0")]);

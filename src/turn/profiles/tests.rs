@@ -19,6 +19,7 @@ fn when(models: &[&str], paths: &[&str], agents: &[&str]) -> Option<Occasion> {
         models: globs(models),
         paths: globs(paths),
         agents: globs(agents),
+        child: None,
     })
 }
 
@@ -44,7 +45,11 @@ fn named(name: &str) -> Overrides {
 }
 
 fn from<'a>(path: &'a str, agent: &'a str) -> Envelope<'a> {
-    Envelope { path, agent }
+    Envelope {
+        path,
+        agent,
+        child: false,
+    }
 }
 
 /// A path whose conversation began under a profile.
@@ -56,6 +61,35 @@ fn begun(profile: Option<&str>) -> Path {
     let mut path = Path::default();
     path.push(RECORD, Arc::new(record));
     path
+}
+
+#[test]
+fn a_profile_may_be_for_sub_agents_or_for_all_others() {
+    let when = |child, agents: &[&str]| {
+        Some(Occasion {
+            agents: globs(agents),
+            child: Some(child),
+            ..Occasion::default()
+        })
+    };
+    let all = profiles(&[
+        ("a", when(true, &["codex*"])),
+        ("b", when(true, &[])),
+        ("c", when(false, &[])),
+    ]);
+    for (agent, child, wanted) in [
+        ("codex/1", true, "a"),
+        ("x", true, "b"),
+        ("codex/1", false, "c"),
+    ] {
+        let envelope = Envelope {
+            child,
+            ..from(CHAT, agent)
+        };
+        let overrides = Overrides::default();
+        let chosen = all.chosen(&overrides, envelope, None);
+        assert_eq!(chosen, Some(wanted), "{agent} {child}");
+    }
 }
 
 #[test]
