@@ -111,6 +111,8 @@ pub struct RawUpstream {
     pub retries: Option<u32>,
     /// Statuses that are retried as well.
     pub retry_statuses: Option<Vec<u16>>,
+    /// `off`, or how long an upstream that is down is tried again.
+    pub retry_for: Option<String>,
     /// How many idle connections are kept per host.
     pub pool_idle: Option<usize>,
     /// How long an idle connection is kept.

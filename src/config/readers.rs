@@ -105,6 +105,31 @@ pub(super) fn timeout(text: String) -> Result<Duration, String> {
     }
 }
 
+/// The longest time for which calls may be tried again. A body is held meanwhile.
+const LONGEST_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Reads for how long calls are tried again: `off`, or a time.
+pub(super) fn retry_for(text: String) -> Result<Option<Duration>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let time = timeout(text).map_err(|error| format!("{error}; \"off\" never tries for a time"))?;
+    if time > LONGEST_RETRY {
+        return Err("must be at most \"24h\"".to_owned());
+    }
+    Ok(Some(time))
+}
+
+/// Reads statuses that may pass if a call is tried again.
+pub(super) fn retry_statuses(list: Vec<u16>) -> Result<Vec<u16>, String> {
+    let may_pass = |&status: &u16| status == 408 || status == 429 || (500..600).contains(&status);
+    if list.iter().all(may_pass) {
+        Ok(list)
+    } else {
+        Err("may hold 408, 429 and 5xx only".to_owned())
+    }
+}
+
 /// Reads a count greater than zero.
 pub(super) fn at_least_one(number: usize) -> Result<usize, String> {
     if number >= 1 {

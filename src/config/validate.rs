@@ -13,8 +13,8 @@ use super::raw::{
 use super::readers::{
     address, admin_token, admin_token_file, age, at_least, at_least_one, cache_memory, ceiling,
     families, file_names, floor, fraction, globs, guidance, guide_at, key_prefix, ladder,
-    name_globs, none_or, protect_recent, rung_policy, seal_key, seal_keys, server_urls, share,
-    size, store_bytes, store_cache, tenant_key, timeout, word,
+    name_globs, none_or, protect_recent, retry_for, retry_statuses, rung_policy, seal_key,
+    seal_keys, server_urls, share, size, store_bytes, store_cache, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use super::units;
@@ -252,21 +252,8 @@ impl Check<'_> {
                 Err("must be at most 10".to_owned())
             }
         });
-        self.set(
-            "upstream.retry_statuses",
-            raw.retry_statuses,
-            &mut up.retry_statuses,
-            |list| {
-                let fits = list
-                    .iter()
-                    .all(|&status| status == 408 || status == 429 || (500..600).contains(&status));
-                if fits {
-                    Ok(list)
-                } else {
-                    Err("may hold 408, 429 and 5xx only".to_owned())
-                }
-            },
-        );
+        take!(self, upstream: raw.retry_statuses => up.retry_statuses, retry_statuses);
+        take!(self, upstream: raw.retry_for => up.retry_for, retry_for);
         take!(self, upstream: raw.pool_idle => up.pool_idle, Ok);
         take!(self, upstream: raw.pool_idle_timeout => up.pool_idle_timeout, timeout);
         take!(self, upstream: raw.ask_models => up.ask_models, Ok);

@@ -20,7 +20,7 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 
 use channel::{ClientGone, Sender, channel};
-use failures::may_pass;
+pub(super) use failures::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -42,7 +42,7 @@ const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every reader of SSE skips. No blank line stands behind it: a reader that keeps the last
 /// `id` would take that line for the end of an event, and choke on its missing data. So the comment is
 /// a line of the next event.
-const HEARTBEAT: &[u8] = b": plimsoll\n";
+pub(super) const HEARTBEAT: &[u8] = b": plimsoll\n";
 
 /// How the client's response begins.
 enum Begin {
@@ -363,6 +363,8 @@ impl Driver {
     async fn send_hop(&mut self) -> Option<Result<Incoming, Because>> {
         let app = self.app.clone();
         let mut tries = 0;
+        let begun = Instant::now();
+        let time = app.upstream.retry_time();
         loop {
             // The callback can't borrow the turn while the call does, so the reasons are noted
             // afterwards.
@@ -395,7 +397,8 @@ impl Driver {
             };
             // A client that has seen nothing can retry by itself, and gets the refusal.
             let spoken = self.client.begin.is_none();
-            if retry && spoken && tries < HOP_RETRIES {
+            let late = time.is_some_and(|time| begun.elapsed() >= time);
+            if retry && spoken && tries < HOP_RETRIES && !late {
                 let wait = wait.unwrap_or(HOP_RETRY_WAIT * 2_u32.pow(tries));
                 let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;

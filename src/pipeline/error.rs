@@ -214,7 +214,7 @@ impl ProxyError {
                 UpstreamError::Connect { .. } => {
                     (Upstream, StatusCode::BAD_GATEWAY, "upstream_unreachable")
                 }
-                UpstreamError::Broken { .. } => {
+                UpstreamError::Broken { .. } | UpstreamError::Dropped { .. } => {
                     (Upstream, StatusCode::BAD_GATEWAY, "upstream_broken")
                 }
                 UpstreamError::ConnectTimeout | UpstreamError::FirstByteTimeout => {

@@ -23,6 +23,7 @@ use super::proven::Fact;
 use super::record_place::RecordPlace;
 use super::reporter::Reporter;
 use super::request::TurnRequest;
+use super::while_down::Failing;
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::one_text;
 use crate::dialect::stream::Spec;
@@ -63,6 +64,8 @@ pub(super) struct ManagedTurn {
     pub size: usize,
     /// The room that what is made of its messages takes.
     pub _held: Held,
+    /// Told when one of its calls is tried again.
+    pub failing: Failing,
 }
 
 impl ManagedTurn {

@@ -18,6 +18,7 @@
 //!
 //! 5. `serve` sends the first hop and hands on what the upstream accepts. `send` tries another view if
 //!    one was refused, and `learned` keeps what a refusal taught.
+//!    While the upstream is down, `while_down` begins a streamed response with heartbeats.
 //! 6. `incoming` tells what kind of body came. `drive` reads a stream, `unary` a whole body, both with
 //!    `dialect::stream`. If all calls of a hop are hidden, `managed_turn` has them answered (`turn::hidden`)
 //!    and prepares the next hop, which both of them send.
@@ -68,6 +69,7 @@ mod stored_content;
 mod unary;
 mod unpack;
 mod watch;
+mod while_down;
 mod windows;
 
 use std::panic::AssertUnwindSafe;
@@ -93,7 +95,10 @@ pub use request::{Identity, SessionHeaders, Standing, TurnRequest, Untouched};
 pub use settings::{ServingSettings, ShownContent, StreamSettings};
 pub use windows::Windows;
 
+use managed_turn::ManagedTurn;
 use open::Opened;
+
+use crate::dialect::Purpose;
 
 /// Serves one managed request, which is a turn.
 ///
@@ -111,17 +116,41 @@ pub async fn turn(
     let answer = match Box::pin(open::open(app, request, reporter)).await? {
         // The response half goes from hop to hop until the answer is whole.
         Opened::Managed(turn) => {
-            let sending = AssertUnwindSafe(serve::first(app, turn)).catch_unwind();
-            // A panic in the response half costs this turn, and not the connection.
-            let gone = |_| Err(ProxyError::panicked());
-            sending.await.unwrap_or_else(gone)
+            // What waits for an upstream that is down may outlast the patience of its client.
+            let waits = turn.state.request.stream && app.upstream.retry_time().is_some();
+            let (dialect, failing) = (turn.state.request.dialect, turn.failing.clone());
+            let sending = respond(Arc::clone(app), turn);
+            if waits {
+                return while_down::answer(app, failing, dialect, Box::pin(sending)).await;
+            }
+            return sending.await;
         }
         // The client's bytes are sent as they came, and the answer is read as it passes.
         Opened::Watched(turn) => watch::forward(app, turn).await,
         Opened::Untouched { request, reporter } => forward(app, *request, *reporter).await,
     };
+    noted(app, &identity, purpose, answer)
+}
+
+/// The response half. Owns what it needs, because a response may begin before it has one.
+async fn respond(app: Arc<App>, turn: Box<ManagedTurn>) -> Result<Response<Body>, ProxyError> {
+    let (identity, purpose) = (turn.request.identity, turn.request.purpose);
+    let sending = AssertUnwindSafe(serve::first(&app, turn)).catch_unwind();
+    // A panic in the response half costs this turn, and not the connection.
+    let gone = |_| Err(ProxyError::panicked());
+    let answer = sending.await.unwrap_or_else(gone);
+    noted(&app, &identity, purpose, answer)
+}
+
+/// Notes whose credentials the upstream has accepted.
+fn noted(
+    app: &App,
+    identity: &Identity,
+    purpose: Purpose,
+    answer: Result<Response<Body>, ProxyError>,
+) -> Result<Response<Body>, ProxyError> {
     if let Ok(response) = &answer {
-        standing::answered(app, &identity, purpose, response.status());
+        standing::answered(app, identity, purpose, response.status());
     }
     answer
 }

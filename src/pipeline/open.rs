@@ -20,6 +20,7 @@ use super::refer::{LookedUp, Referred};
 use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
 use super::standing::{is_proven, trust};
+use super::while_down::Failing;
 use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request};
@@ -234,6 +235,7 @@ impl Opening {
                     branch,
                     size,
                     _held: held,
+                    failing: Failing::default(),
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)

@@ -258,6 +258,9 @@ pub(super) async fn send(
 ) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
     turn.sent = true;
-    let told = |cause| turn.reporter.retried(cause);
+    let told = |cause| {
+        turn.reporter.retried(cause);
+        turn.failing.note();
+    };
     Ok(app.upstream.send(outbound, told).await?)
 }

@@ -235,6 +235,8 @@ label_set!(
         Connect => "connect",
         /// The upstream answered with a status that the configuration names.
         Status => "status",
+        /// A kept connection had died while it was idle.
+        Idle => "idle",
         /// A later hop failed. The client can't retry it.
         Hop => "hop",
         /// The upstream refused a breakpoint that the proxy set.
@@ -267,6 +269,7 @@ impl From<RetryCause> for RetryReason {
         match cause {
             RetryCause::Connect => Self::Connect,
             RetryCause::Status => Self::Status,
+            RetryCause::Idle => Self::Idle,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The calls to the upstream: sends a request and waits for the first byte. Owns when a call is given up
 //! or made again. Never reads a body, follows a redirect, keeps a cookie or decompresses.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::Response;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -14,7 +15,7 @@ use super::body::{self, ResponseBody, UploadProgress, WatchedUpload};
 use super::error::UpstreamError;
 use super::headers::codings;
 use super::outbound::{Outbound, Payload};
-use super::retry::{RetryCause, Tries};
+use super::retry::{Call, RetryCause, Tries};
 use super::settings::UpstreamSettings;
 use super::transport::Transport;
 
@@ -27,6 +28,8 @@ pub struct SetupError(#[from] reqwest::Error);
 #[derive(Clone, Debug)]
 pub struct UpstreamClient {
     transport: Transport,
+    /// Makes a connection for each call. Set up when one is first needed, and absent if that fails.
+    anew: Arc<OnceLock<Option<Transport>>>,
     settings: Arc<UpstreamSettings>,
 }
 
@@ -39,8 +42,15 @@ impl UpstreamClient {
         let transport = Transport::new(&settings, &Matcher::from_env())?;
         Ok(Self {
             transport,
+            anew: Arc::default(),
             settings: Arc::new(settings),
         })
+    }
+
+    /// How long an upstream that is down is tried again, if that has a time of its own.
+    #[must_use]
+    pub fn retry_time(&self) -> Option<Duration> {
+        self.settings.retry_for
     }
 
     /// The URL for a client's path.
@@ -64,14 +74,43 @@ impl UpstreamClient {
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let told = Mutex::new(told);
         let tries = Tries::new(&self.settings, &told);
-        let attempt = tower::service_fn(|outbound| self.attempt(outbound));
-        tower::retry::Retry::new(tries, attempt)
-            .oneshot(outbound)
-            .await
+        let attempt = tower::service_fn(|call: Call| {
+            let transport = if call.anew {
+                self.anew()
+            } else {
+                &self.transport
+            };
+            self.attempt_by(transport, call.outbound)
+        });
+        let call = Call {
+            outbound,
+            anew: false,
+        };
+        tower::retry::Retry::new(tries, attempt).oneshot(call).await
+    }
+
+    /// The client that keeps no connections.
+    fn anew(&self) -> &Transport {
+        let made = self.anew.get_or_init(|| {
+            let settings = UpstreamSettings {
+                pool_idle: 0,
+                ..UpstreamSettings::clone(&self.settings)
+            };
+            Transport::new(&settings, &Matcher::from_env()).ok()
+        });
+        made.as_ref().unwrap_or(&self.transport)
     }
 
     pub(super) async fn attempt(
         &self,
+        outbound: Outbound,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        self.attempt_by(&self.transport, outbound).await
+    }
+
+    async fn attempt_by(
+        &self,
+        transport: &Transport,
         outbound: Outbound,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let mut request = reqwest::Request::new(outbound.method, outbound.url);
@@ -84,7 +123,7 @@ impl UpstreamClient {
                 Some(reqwest::Body::wrap(watched))
             }
         };
-        let mut sending = std::pin::pin!(self.transport.execute(request));
+        let mut sending = std::pin::pin!(transport.execute(request));
         let limit = self.settings.first_byte_timeout;
         // Only silence counts against the upstream, so the time of an upload does not.
         let response = loop {

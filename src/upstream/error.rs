@@ -35,6 +35,12 @@ pub enum UpstreamError {
         /// What the connection reported.
         cause: String,
     },
+    /// A connection that earlier calls had used ended as soon as this one went out, and no answer came.
+    #[error("the upstream closed an idle connection ({cause}); try again")]
+    Dropped {
+        /// What the connection reported.
+        cause: String,
+    },
 }
 
 impl UpstreamError {
@@ -60,7 +66,16 @@ impl UpstreamError {
         match (connecting, late) {
             (true, true) => Self::ConnectTimeout,
             (true, false) => Self::Connect { cause: root(error) },
+            (false, _) if causes(error).any(is_end) => Self::Dropped { cause: root(error) },
             (false, _) => Self::Broken { cause: root(error) },
+        }
+    }
+
+    /// The same error of a connection that may have died of something else than its idleness.
+    pub(super) fn of_busy_connection(self) -> Self {
+        match self {
+            Self::Dropped { cause } => Self::Broken { cause },
+            other => other,
         }
     }
 }
@@ -106,6 +121,25 @@ impl BodyError {
     pub(super) fn cut(error: &reqwest::Error) -> Self {
         Self::Cut { cause: root(error) }
     }
+}
+
+/// Whether a cause says that the connection ended, and not that something came which is no answer.
+fn is_end(cause: &(dyn Error + 'static)) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
+    };
+    if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+        return error.is_incomplete_message() || error.is_canceled() || error.is_closed();
+    }
+    let ends = [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionReset,
+        NotConnected,
+        UnexpectedEof,
+    ];
+    let system = cause.downcast_ref::<io::Error>();
+    system.is_some_and(|error| ends.contains(&error.kind()))
 }
 
 /// What an error says of its causes, the outermost first.

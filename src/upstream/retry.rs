@@ -1,42 +1,77 @@
 //! Whether an upstream call is tried again, and when. Owns the rule and the reading of
 //! `retry-after`. Never sends anything.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Response};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use parking_lot::Mutex;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tower::retry::Policy;
+use tower::util::rng::{HasherRng, Rng as _};
 
 use super::error::UpstreamError;
 use super::outbound::{Outbound, Payload};
 use super::settings::UpstreamSettings;
 
-/// The longest wait before a retry. If the upstream asks for more, the client should hear of it.
+/// The longest wait before a retry. If the upstream asks for more, the client should hear of it, unless the
+/// settings give the retries a time of their own.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// The wait that the upstream asks for: `retry-after-ms`, or else `retry-after` in seconds, which
-/// may have a fraction. A date is not read, because it needs a clock that agrees with the
-/// upstream's.
+/// Statuses of an upstream that is overloaded or down, or of a gateway before one. They are tried again where
+/// the settings give the retries a time. A 500 is not among them: servers answer it to requests that they
+/// will never take.
+const PASSING: [u16; 5] = [429, 502, 503, 504, 529];
+
+/// The wait that the upstream asks for: `retry-after-ms`, or else `retry-after` in seconds, which may have a
+/// fraction, or as a date.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let seconds = number("retry-after-ms").map(|millis| millis / 1e3);
-    let seconds = seconds.or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    retry_after_at(headers, SystemTime::now())
 }
 
-/// The wait before the next try: what the upstream asks for, or else a time that doubles from 100
-/// ms. `None` if the upstream asks for more than [`LONGEST_WAIT`].
-fn wait(tries: u32, asked: Option<Duration>) -> Option<Duration> {
-    let doubled = FIRST_WAIT.saturating_mul(1 << tries.min(8));
-    match asked {
-        Some(asked) => (asked <= LONGEST_WAIT).then_some(asked),
-        None => Some(doubled.min(LONGEST_WAIT)),
+fn retry_after_at(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|millis| millis / 1e3);
+    match seconds.or_else(|| number(RETRY_AFTER.as_str())) {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => until(text(RETRY_AFTER.as_str())?, date(headers).unwrap_or(now)),
     }
+}
+
+/// What the upstream's own clock says. A date of its making is compared with that, because the proxy's clock
+/// may differ.
+fn date(headers: &HeaderMap) -> Option<SystemTime> {
+    moment(headers.get(http::header::DATE)?.to_str().ok()?)
+}
+
+/// How long it is to a date. None if that has passed.
+fn until(date: &str, now: SystemTime) -> Option<Duration> {
+    let wait = moment(date)?.duration_since(now);
+    Some(wait.unwrap_or_default())
+}
+
+fn moment(date: &str) -> Option<SystemTime> {
+    let time: Timestamp = rfc2822::DateTimeParser::new()
+        .parse_timestamp(date.trim())
+        .ok()?;
+    Some(time.into())
+}
+
+/// The most that is waited before a try: a time that doubles from 100 ms.
+fn longest(made: u32) -> Duration {
+    let doubled = FIRST_WAIT.saturating_mul(1 << made.min(8));
+    doubled.min(LONGEST_WAIT)
+}
+
+/// A random part of a time, so that callers that failed together do not come back together.
+fn random_part(of: Duration) -> Duration {
+    of.mul_f64(HasherRng::default().next_f64())
 }
 
 /// Why an upstream call is tried again.
@@ -46,6 +81,14 @@ pub enum RetryCause {
     Connect,
     /// The upstream answered with a status that the settings name.
     Status,
+    /// A connection had died while it was idle.
+    Idle,
+}
+
+/// A request, and whether a connection is made for it.
+pub(super) struct Call {
+    pub(super) outbound: Outbound,
+    pub(super) anew: bool,
 }
 
 /// The tries of one call. A body that is held whole is sent again as often as the settings allow, a
@@ -54,6 +97,10 @@ pub(super) struct Tries<'a, F> {
     settings: &'a UpstreamSettings,
     told: &'a Mutex<F>,
     made: u32,
+    /// Whether a connection that had died was replaced. The new one has no such excuse.
+    replaced: bool,
+    /// Until when calls are tried again, if not only so often.
+    until: Option<Instant>,
 }
 
 impl<'a, F> Tries<'a, F> {
@@ -62,7 +109,46 @@ impl<'a, F> Tries<'a, F> {
             settings,
             told,
             made: 0,
+            replaced: false,
+            until: settings.retry_for.map(|time| Instant::now() + time),
         }
+    }
+
+    /// Why a call may be made again. Only one that can't have reached the model is, apart from statuses that
+    /// the operator names, and of one that a connection took with it.
+    fn cause<B>(&self, outcome: &Result<Response<B>, UpstreamError>) -> Option<RetryCause> {
+        match outcome {
+            Ok(response) => {
+                let status = response.status().as_u16();
+                let passing = self.until.is_some() && PASSING.contains(&status);
+                let listed = self.settings.retry_statuses.contains(&status);
+                (passing || listed).then_some(RetryCause::Status)
+            }
+            Err(UpstreamError::Connect { .. } | UpstreamError::ConnectTimeout) => {
+                Some(RetryCause::Connect)
+            }
+            Err(UpstreamError::Dropped { .. }) => (!self.replaced).then_some(RetryCause::Idle),
+            Err(
+                UpstreamError::Path
+                | UpstreamError::FirstByteTimeout
+                | UpstreamError::Upload(_)
+                | UpstreamError::Broken { .. },
+            ) => None,
+        }
+    }
+
+    /// The wait before the next try. `None` if there is none, because the settings allow no more or the
+    /// upstream asks for more than they do: the client should hear of that.
+    fn wait(&self, asked: Option<Duration>, now: Instant) -> Option<Duration> {
+        let most = match self.until {
+            Some(until) => until.checked_duration_since(now)?,
+            None if self.made < self.settings.retries => LONGEST_WAIT,
+            None => return None,
+        };
+        let asked = asked.unwrap_or_default();
+        // One that asks for no time at all, or for a date that has passed, is not asked without a pause.
+        let wait = asked.max(random_part(longest(self.made)));
+        (asked <= most).then(|| wait.min(most))
     }
 }
 
@@ -72,50 +158,47 @@ impl<F> Clone for Tries<'_, F> {
     }
 }
 
-impl<F: FnMut(RetryCause), B> Policy<Outbound, Response<B>, UpstreamError> for Tries<'_, F> {
+impl<F: FnMut(RetryCause), B> Policy<Call, Response<B>, UpstreamError> for Tries<'_, F> {
     type Future = Sleep;
 
     fn retry(
         &mut self,
-        _: &mut Outbound,
+        call: &mut Call,
         outcome: &mut Result<Response<B>, UpstreamError>,
     ) -> Option<Sleep> {
-        let listed = |status: &u16| self.settings.retry_statuses.contains(status);
-        // Only a call that cannot have reached the model is repeated, apart from statuses that the
-        // operator names.
-        let (why, asked) = match outcome {
-            Ok(response) if listed(&response.status().as_u16()) => {
-                (RetryCause::Status, retry_after(response.headers()))
-            }
-            Err(UpstreamError::Connect { .. } | UpstreamError::ConnectTimeout) => {
-                (RetryCause::Connect, None)
-            }
-            Ok(_)
-            | Err(
-                UpstreamError::Path
-                | UpstreamError::FirstByteTimeout
-                | UpstreamError::Upload(_)
-                | UpstreamError::Broken { .. },
-            ) => {
-                return None;
+        let why = self.cause(outcome)?;
+        let wait = match why {
+            RetryCause::Idle => Duration::ZERO,
+            RetryCause::Connect | RetryCause::Status => {
+                let answer = outcome.as_ref().ok();
+                let asked = answer.and_then(|answer| retry_after(answer.headers()));
+                let wait = self.wait(asked, Instant::now())?;
+                self.made += 1;
+                wait
             }
         };
-        let wait = wait(self.made, asked)?;
-        self.made += 1;
+        // Its siblings in the pool have most likely died with it.
+        self.replaced |= why == RetryCause::Idle;
+        call.anew = self.replaced;
         (self.told.lock())(why);
         Some(tokio::time::sleep(wait))
     }
 
-    fn clone_request(&mut self, outbound: &Outbound) -> Option<Outbound> {
+    fn clone_request(&mut self, call: &Call) -> Option<Call> {
+        let outbound = &call.outbound;
         let rope = match &outbound.payload {
-            Payload::Whole(rope) if self.made < self.settings.retries => rope,
-            Payload::Whole(_) | Payload::Streamed(_) => return None,
+            Payload::Whole(rope) => rope,
+            Payload::Streamed(_) => return None,
         };
-        Some(Outbound {
+        let outbound = Outbound {
             method: outbound.method.clone(),
             url: outbound.url.clone(),
             headers: outbound.headers.clone(),
             payload: Payload::Whole(rope.clone()),
+        };
+        Some(Call {
+            outbound,
+            anew: call.anew,
         })
     }
 }
@@ -139,7 +222,7 @@ mod tests {
                 Some(9_000),
             ),
             (&[("retry-after", "-1")], None),
-            (&[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")], None),
+            (&[("retry-after", "soon")], None),
             (&[], None),
         ];
         for (pairs, wanted) in table {
@@ -156,11 +239,82 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_and_are_bounded() {
-        assert_eq!(wait(0, None), Some(Duration::from_millis(100)));
-        assert_eq!(wait(2, None), Some(Duration::from_millis(400)));
-        assert_eq!(wait(u32::MAX, None), Some(LONGEST_WAIT));
+    fn dates_are_read_by_the_clock_that_made_them() {
+        let headers = |pairs: &[(&'static str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            pairs.collect::<HeaderMap>()
+        };
+        let now = moment("Wed, 21 Oct 2026 07:27:00 GMT").unwrap();
+        for (date, wanted) in [
+            ("Wed, 21 Oct 2026 07:28:00 GMT", Some(60)),
+            ("Wed, 21 Oct 2026 07:26:00 GMT", Some(0)),
+            ("Wed, 41 Oct 2026 07:28:00 GMT", None),
+            ("tomorrow", None),
+        ] {
+            let wait = retry_after_at(&headers(&[("retry-after", date)]), now);
+            assert_eq!(wait, wanted.map(Duration::from_secs), "{date}");
+        }
+        let fast = headers(&[
+            ("date", "Wed, 21 Oct 2026 09:27:30 GMT"),
+            ("retry-after", "Wed, 21 Oct 2026 09:28:00 GMT"),
+        ]);
+        assert_eq!(retry_after_at(&fast, now), Some(Duration::from_secs(30)));
+    }
+
+    fn tries(settings: &UpstreamSettings, made: u32) -> Tries<'_, fn(RetryCause)> {
+        static TOLD: Mutex<fn(RetryCause)> = Mutex::new(|_| ());
+        Tries {
+            made,
+            ..Tries::new(settings, &TOLD)
+        }
+    }
+
+    #[test]
+    fn waits_double_at_random_and_are_bounded() {
+        assert_eq!(longest(0), Duration::from_millis(100));
+        assert_eq!(longest(2), Duration::from_millis(400));
+        assert_eq!(longest(u32::MAX), LONGEST_WAIT);
+        let settings = UpstreamSettings {
+            retries: 9,
+            ..UpstreamSettings::default()
+        };
+        let now = Instant::now();
+        let wait = |made, asked| tries(&settings, made).wait(asked, now);
+        let waits: Vec<Duration> = (0..50).map(|_| wait(3, None).unwrap()).collect();
+        assert!(waits.iter().all(|wait| *wait <= longest(3)), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
         assert_eq!(wait(0, Some(LONGEST_WAIT)), Some(LONGEST_WAIT));
-        assert_eq!(wait(0, Some(LONGEST_WAIT + Duration::from_millis(1))), None);
+        let more = LONGEST_WAIT + Duration::from_millis(1);
+        assert_eq!(wait(0, Some(more)), None);
+        assert_eq!(wait(9, None), None);
+    }
+
+    #[test]
+    fn a_time_for_retries_bounds_them_and_not_their_number() {
+        let minute = Duration::from_secs(60);
+        let settings = UpstreamSettings {
+            retries: 0,
+            retry_for: Some(minute),
+            ..UpstreamSettings::default()
+        };
+        let tries = tries(&settings, 99);
+        let end = tries.until.unwrap();
+        let wait = |asked, left| tries.wait(asked, end.checked_sub(left).unwrap());
+        assert_eq!(wait(Some(minute), minute), Some(minute));
+        assert!(wait(None, minute).is_some());
+        let half = minute / 2;
+        assert_eq!(
+            wait(Some(minute), half),
+            None,
+            "the client hears what was asked"
+        );
+        assert_eq!(wait(Some(half), half), Some(half));
+        assert_eq!(
+            tries.wait(None, end + Duration::from_millis(1)),
+            None,
+            "the time is over"
+        );
     }
 }

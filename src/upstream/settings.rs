@@ -20,6 +20,8 @@ pub struct UpstreamSettings {
     pub retries: u32,
     /// Statuses that are retried as well. None by default.
     pub retry_statuses: Vec<u16>,
+    /// How long an upstream that is down or overloaded is tried again. `None` if `retries` alone counts.
+    pub retry_for: Option<Duration>,
     /// How many idle connections are kept per host.
     pub pool_idle: usize,
     /// How long an idle connection is kept.
@@ -37,6 +39,7 @@ impl Default for UpstreamSettings {
             idle_timeout: Duration::from_secs(5 * 60),
             retries: 2,
             retry_statuses: Vec::new(),
+            retry_for: None,
             pool_idle: 256,
             pool_idle_timeout: Duration::from_secs(90),
             ask_models: true,

@@ -5,8 +5,9 @@
 //! bounded. All else goes by reqwest: a read by HTTP/1 over TLS is a record, of at most 16 KB, by HTTP/2 the
 //! window is the bound, and reqwest knows proxies.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, HeaderValue};
 use http::{Request, Response, Uri};
@@ -17,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use reqwest::Body;
 use tokio::net::TcpStream;
 use tower::timeout::Timeout;
-use tower::util::BoxCloneSyncService;
+use tower::util::{BoxCloneSyncService, MapRequest, MapRequestLayer};
 
 use super::error::UpstreamError;
 use super::settings::UpstreamSettings;
@@ -47,6 +48,21 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// A connection breaks if the other side has not acknowledged bytes for so long.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+
+/// A kept connection that dies so soon after a call went out was dead before, and the upstream never saw the
+/// call. Later, it may have been at work on it.
+const DEAD_AT_ONCE: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// Whether a connection was begun for the call in hand. If none was, it goes by one that was kept.
+    static DIALED: Cell<bool>;
+}
+
+/// Notes that a connection is begun. It is made by the task that needs it, unless another call does first.
+fn dialed<R>(request: R) -> R {
+    let _by_nobody = DIALED.try_with(|dialed| dialed.set(true));
+    request
+}
 
 /// Makes a connection without TLS.
 type PlainConnector = BoxCloneSyncService<Uri, TokioIo<TcpStream>, tower::BoxError>;
@@ -90,6 +106,7 @@ impl Transport {
             .tcp_keepalive_interval(PROBE_INTERVAL)
             .tcp_keepalive_retries(PROBES)
             .connect_timeout(settings.connect_timeout)
+            .connector_layer(MapRequestLayer::new(dialed))
             .pool_max_idle_per_host(settings.pool_idle)
             .pool_idle_timeout(settings.pool_idle_timeout)
             .http2_initial_stream_window_size(STREAM_WINDOW)
@@ -106,6 +123,22 @@ impl Transport {
         &self,
         request: reqwest::Request,
     ) -> Result<Response<Body>, UpstreamError> {
+        let begun = Instant::now();
+        let answered = DIALED.scope(Cell::new(false), async {
+            let outcome = self.exchange(request).await;
+            let was_kept = !DIALED.with(Cell::get);
+            outcome.map_err(|error| {
+                if was_kept && begun.elapsed() <= DEAD_AT_ONCE {
+                    error
+                } else {
+                    error.of_busy_connection()
+                }
+            })
+        });
+        answered.await
+    }
+
+    async fn exchange(&self, request: reqwest::Request) -> Result<Response<Body>, UpstreamError> {
         match self {
             Self::Plain(client) => {
                 let request = Request::<Body>::try_from(request);
@@ -149,6 +182,7 @@ fn plain(settings: &UpstreamSettings) -> Client<PlainConnector, Body> {
 
 /// A client over connections that something makes.
 fn over(settings: &UpstreamSettings, connector: PlainConnector) -> Client<PlainConnector, Body> {
+    let connector = BoxCloneSyncService::new(MapRequest::new(connector, dialed));
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

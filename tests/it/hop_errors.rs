@@ -157,7 +157,9 @@ async fn a_later_hop_that_cannot_be_had_is_an_error_of_ours() {
 #[tokio::test]
 async fn a_later_hop_that_fails_after_the_client_saw_a_byte_is_tried_again() {
     for (fault, status) in refusals() {
-        for fails in [1, 4, 5] {
+        // The connection of the first hop may be kept. If it closes, that costs no try of the hop's own.
+        let kept = usize::from(status == 502);
+        for fails in [1, 4, 5 + kept] {
             let mut replies = vec![Reply::text("x").fault(fault); fails];
             replies.push(Reply::text("Then."));
             let provider = provider(plan([("go", vec![first("First.")]), ("d1", replies)])).await;
@@ -181,7 +183,8 @@ async fn a_later_hop_that_fails_after_the_client_saw_a_byte_is_tried_again() {
                 assert_eq!(answer.heard.error, None, "{what}");
                 assert!(answer.broken, "{what}");
                 assert!(!answer.text().contains("[DONE]"), "{what}");
-                assert_eq!(provider.chats().len(), 6, "{what}");
+                let made = provider.chats().len();
+                assert!((6..=6 + kept).contains(&made), "{made} {what}");
             }
         }
     }

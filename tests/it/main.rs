@@ -71,6 +71,7 @@ mod openapi;
 mod origins;
 mod other_keys;
 mod pass;
+mod patience;
 mod pins;
 mod policies;
 mod process;

@@ -307,6 +307,6 @@ fn shows(answer: &Answer) -> bool {
 }
 
 /// Whether a refusal may be temporary, so that a retry makes sense.
-pub(super) fn may_pass(status: StatusCode) -> bool {
+pub(in crate::pipeline) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
