@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::agents::{Environment, launch};
+use super::agents::{Environment, launch, login};
 use super::hello;
 use super::logs::{self, say};
 use super::pages;
@@ -37,7 +37,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
     /// The URL that /v1 stands for [default: where the agent's requests would go: the Anthropic API
-    /// for claude and for models of Anthropic's, else the OpenAI API].
+    /// for claude and for models of Anthropic's, ChatGPT for codex if it is logged in there, else the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Data directory [default: a free one below ~/.local/state/plimsoll/run].
@@ -135,7 +135,8 @@ async fn beside(
     let serving = tokio::spawn(server.run(stop.clone()));
     let launch = launch::launch(program, rest, &base, environment);
     let mut launch = launch.context("can't write what pi is given")?;
-    if let Some(note) = &launch.note {
+    let token = login::note(program, rest, environment, upstream.as_str());
+    for note in launch.note.iter().chain(&token) {
         say(&format!("plimsoll: {note}"));
     }
     // The agent's memory is its own affair.

@@ -98,6 +98,9 @@ pub(super) async fn handle(
     if let Err(error) = edge.guard.admit(&request) {
         return turn_away(edge, request, reporter, &error).await;
     }
+    if edge.app.upstream.is_misled(request.headers()) {
+        return turn_away(edge, request, reporter, &ProxyError::Login).await;
+    }
     // Credentials come before the limit, because each tenant has its own share of the places.
     let sources = &edge.settings.sources;
     let credential = Credential::of(sources, request.headers(), request.uri().query());

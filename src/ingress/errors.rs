@@ -36,6 +36,7 @@ pub fn respond(dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
         | ProxyError::Method
         | ProxyError::Host
         | ProxyError::Origin
+        | ProxyError::Login
         | ProxyError::Upstream(_) => {}
     }
     response

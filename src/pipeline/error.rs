@@ -63,6 +63,12 @@ pub enum ProxyError {
         "pages of this origin may not use the proxy; add the origin to server.origins if they should"
     )]
     Origin,
+    /// The request carries the token of a ChatGPT login, which is not for this upstream.
+    #[error(
+        "this request carries a ChatGPT login, and its token is not for the OpenAI API; start the proxy with \
+         --upstream https://chatgpt.com/backend-api/codex, or log in with an API key"
+    )]
+    Login,
     /// The proxy serves as much as it is allowed to.
     #[error("the proxy is busy; try again soon, or raise {}", .0.setting())]
     Overloaded(ServingLimit),
@@ -204,6 +210,7 @@ impl ProxyError {
             }
             Self::Host => (Caller, StatusCode::FORBIDDEN, "host_not_allowed"),
             Self::Origin => (Caller, StatusCode::FORBIDDEN, "origin_not_allowed"),
+            Self::Login => (Caller, StatusCode::BAD_REQUEST, "chatgpt_login"),
             Self::Overloaded(_) => (Us, StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             Self::Budget { .. } => (Caller, StatusCode::BAD_REQUEST, "context_budget_exceeded"),
             Self::Interrupted(_) => (Us, StatusCode::BAD_GATEWAY, "turn_interrupted"),
@@ -253,6 +260,7 @@ impl ProxyError {
             | Self::Method
             | Self::Host
             | Self::Origin
+            | Self::Login
             | Self::Overloaded(_)
             | Self::Upstream(_) => None,
         };

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::Response;
+use http::{HeaderMap, Response};
 use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 use reqwest::Url;
@@ -18,6 +18,9 @@ use super::outbound::{Outbound, Payload};
 use super::retry::{Call, RetryCause, Tries};
 use super::settings::UpstreamSettings;
 use super::transport::Transport;
+
+/// The header that stands beside the token of a ChatGPT login, and beside no key.
+const CHATGPT_ACCOUNT: &str = "chatgpt-account-id";
 
 /// Why the client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +54,13 @@ impl UpstreamClient {
     #[must_use]
     pub fn retry_time(&self) -> Option<Duration> {
         self.settings.retry_for
+    }
+
+    /// Whether a request carries the token of a ChatGPT login, and would show it to the OpenAI API. Without
+    /// the proxy its client sends it to ChatGPT alone.
+    #[must_use]
+    pub fn is_misled(&self, headers: &HeaderMap) -> bool {
+        headers.contains_key(CHATGPT_ACCOUNT) && self.settings.base_url.is_openai()
     }
 
     /// The URL for a client's path.

@@ -64,9 +64,12 @@ const UNDER_BASE: [&str; 33] = [
     "videos",
 ];
 
+/// The host of OpenAI's API.
+const OPENAI: &str = "api.openai.com";
+
 /// The bases of hosts that people often give without a path.
 const BASES: [(&str, &str); 5] = [
-    ("api.openai.com", OWN_BASE),
+    (OPENAI, OWN_BASE),
     ("api.anthropic.com", OWN_BASE),
     ("openrouter.ai", "/api/v1"),
     ("api.groq.com", "/openai/v1"),
@@ -102,6 +105,13 @@ impl BaseUrl {
     pub fn is_loopback(&self) -> bool {
         let (addresses, _) = self.addresses();
         !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
+    }
+
+    /// Whether it is OpenAI's API, in any of its regions.
+    #[must_use]
+    pub fn is_openai(&self) -> bool {
+        let host = self.host_and_port().map(|(host, _)| host);
+        host.is_some_and(|host| host == OPENAI || host.ends_with(".api.openai.com"))
     }
 
     /// Whether it is reached without TLS.

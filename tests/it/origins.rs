@@ -1,5 +1,6 @@
 //! Who is asked for and which page asks: a page of the web neither drives a local proxy nor reads
-//! its metrics, under any name that it gives it. What programs send goes on as before.
+//! its metrics, under any name that it gives it. What programs send goes on as before, but for a token that
+//! is meant for another server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use plimsoll::config::{Config, Flags};
 
-use super::support::{EMPTY, Proxy, talk, upstream};
+use super::support::{EMPTY, Proxy, client, soon, talk, upstream};
 
 const PATHS: [&str; 4] = [
     "/v1/chat/completions",
@@ -322,4 +323,46 @@ async fn the_compose_file_names_how_its_containers_ask() {
             assert_eq!(status, wanted, "{host}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_token_of_a_chatgpt_login_is_not_sent_to_the_api() {
+    for base in [
+        "http://api.openai.com:9/v1",
+        "http://eu.api.openai.com:9/v1",
+    ] {
+        let nowhere = "127.0.0.1:9".parse().unwrap();
+        let proxy = Proxy::with(nowhere, |config| {
+            config.upstream.base_url = plimsoll::upstream::BaseUrl::parse(base).unwrap();
+        })
+        .await;
+        for path in PATHS {
+            let request = client()
+                .post(proxy.url(path))
+                .header("authorization", "Bearer ey-secret")
+                .header("chatgpt-account-id", "a")
+                .body(EMPTY);
+            let answer = soon(request.send()).await.unwrap();
+            assert_eq!(answer.status(), 400, "{path}");
+            let body = answer.text().await.unwrap();
+            assert!(
+                body.contains("--upstream https://chatgpt.com/backend-api/codex"),
+                "{path} {body}"
+            );
+            assert!(!body.contains("secret"), "{body}");
+        }
+    }
+    // Any other upstream is the operator's choice.
+    let upstream = upstream(|request| async move {
+        let account = request.headers()["chatgpt-account-id"].clone();
+        Response::new(Body::from(account.as_bytes().to_vec()))
+    })
+    .await;
+    let proxy = Proxy::before(upstream).await;
+    let request = client()
+        .post(proxy.url("/v1/embeddings"))
+        .header("chatgpt-account-id", "a")
+        .body(EMPTY);
+    let answer = soon(request.send()).await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), "a");
 }

@@ -345,6 +345,72 @@ fn copilot_is_given_lines_to_paste() {
 }
 
 #[test]
+fn a_login_of_codex_decides_where_its_requests_go() {
+    let account = r#"{"auth_mode": "chatgpt", "OPENAI_API_KEY": null, "tokens": {"access_token": "ey-secret"}}"#;
+    let key = r#"{"auth_mode": "apikey", "OPENAI_API_KEY": "sk-secret"}"#;
+    let chatgpt = "plimsoll serve --upstream https://chatgpt.com/backend-api/codex\n";
+    for arguments in [&["setup", "codex"][..], &["setup", "codex", "--dry-run"]] {
+        for (auth, is_chatgpt) in [(account, true), (key, false)] {
+            let home = Home::new();
+            let kept = home.write(".codex/auth.json", auth);
+            let said = home.works(arguments);
+            assert_eq!(said.contains(chatgpt), is_chatgpt, "{said}");
+            assert_eq!(
+                said.contains("logged in with ChatGPT"),
+                is_chatgpt,
+                "{said}"
+            );
+            assert_eq!(said.contains("plimsoll serve\n"), !is_chatgpt, "{said}");
+            assert!(!said.contains("secret"), "{said}");
+            assert_eq!(fs::read_to_string(kept).unwrap(), auth);
+        }
+    }
+    // Who has an address of their own has chosen who sees the token.
+    let home = Home::new();
+    home.write(".codex/auth.json", account);
+    home.write(
+        ".codex/config.toml",
+        "openai_base_url = \"http://mine/v1\"\n",
+    );
+    let said = home.works(&["setup", "codex"]);
+    assert!(said.contains("--upstream http://mine/v1"), "{said}");
+}
+
+#[test]
+fn a_run_of_codex_says_where_a_token_goes_before_it_starts() {
+    let account = r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "ey-secret"}}"#;
+    let key = r#"{"OPENAI_API_KEY": "sk-secret"}"#;
+    let untried = "https://chatgpt.com/backend-api/codex";
+    let refused = "is not for https://api.openai.com/v1";
+    for (auth, chosen, wanted) in [
+        (account, None, Some(untried)),
+        (account, Some("https://api.openai.com/v1"), Some(refused)),
+        (
+            account,
+            Some("http://127.0.0.1:9/v1"),
+            Some("as you have chosen"),
+        ),
+        (key, None, None),
+    ] {
+        let home = Home::new();
+        home.write(".codex/auth.json", auth);
+        let program = home.write("bin/codex", "#!/bin/sh\necho started >&2\n");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = program.display().to_string();
+        let mut arguments = vec!["run"];
+        arguments.extend(chosen.iter().flat_map(|url| ["--upstream", url]));
+        arguments.extend(["--", &program]);
+        let said = home.works(&arguments);
+        let (before, _) = said.split_once("started\n").unwrap();
+        match wanted {
+            Some(wanted) => assert!(before.contains(wanted), "{said}"),
+            None => assert!(!said.contains("ChatGPT"), "{said}"),
+        }
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
 fn init_writes_what_it_finds_and_never_a_key() {
     let home = Home::new();
     fs::create_dir(home.path(".codex")).unwrap();

@@ -8,6 +8,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
+use super::login::{self, Login};
 use super::{Agent, Api, Environment, PROXY};
 use crate::cli::setup::format::Format;
 
@@ -166,7 +167,10 @@ pub fn upstream(program: &OsStr, rest: &[OsString], environment: &Environment) -
     let anthropic = || Some(Api::Anthropic.url().to_owned());
     match agent {
         Agent::Claude => anthropic(),
-        Agent::Codex => None,
+        Agent::Codex => {
+            let chatgpt = Login::used(rest, environment) == Login::ChatGpt;
+            chatgpt.then(|| login::CHATGPT.to_owned())
+        }
         Agent::Copilot => {
             let api = copilot_api(environment);
             // Where `setup` pointed it to is no upstream.

@@ -3,6 +3,7 @@
 //! changes one.
 
 pub mod launch;
+pub mod login;
 pub mod places;
 
 use std::ffi::OsStr;

@@ -146,6 +146,9 @@ impl Work<'_> {
     /// What to do next.
     fn next(&self, plan: &Plan, said: &mut String) {
         let agent = self.agent();
+        if let Some(note) = plan.note {
+            let _written = writeln!(said, "{note}");
+        }
         let serve = serve_command(plan.upstream.as_deref(), &self.args.proxy);
         let _written = writeln!(said, "start the proxy:  {serve}");
         if plan.upstream.is_none() {

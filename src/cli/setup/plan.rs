@@ -4,6 +4,7 @@
 use anyhow::{Context as _, bail};
 
 use super::format::{Format, FormatError};
+use crate::cli::agents::login::{CHATGPT, Login, UNTRIED};
 use crate::cli::agents::{Agent, Api, Environment};
 
 /// One setting.
@@ -18,6 +19,8 @@ pub struct Plan {
     pub upstream: Option<String>,
     /// The provider, as the agent calls it.
     pub provider: String,
+    /// What the user has to know of this way.
+    pub note: Option<&'static str>,
 }
 
 impl Plan {
@@ -109,6 +112,7 @@ impl Known<'_> {
             value: address.of(self.proxy),
             upstream: own.or_else(|| Some(Api::named(provider)?.url().to_owned())),
             provider: provider.to_owned(),
+            note: None,
         })
     }
 
@@ -140,7 +144,8 @@ impl Known<'_> {
         let named = self.provider.map(str::to_owned).or(chosen);
         let provider = named.unwrap_or_else(|| "openai".to_owned());
         if provider == "openai" {
-            return self.setting(&["openai_base_url"], &provider, Address::Version);
+            let plan = self.setting(&["openai_base_url"], &provider, Address::Version)?;
+            return Ok(self.with_login(plan));
         }
         let path = ["model_providers", provider.as_str(), "base_url"];
         let there = self.get(&path)?;
@@ -148,6 +153,19 @@ impl Known<'_> {
             format!("codex uses the provider {provider:?}, and no base_url of it is in the file; name another by --provider, or add it")
         })?;
         self.setting(&path, &provider, Address::Version)
+    }
+
+    /// Without an address of the user's own, codex chooses one by its login.
+    fn with_login(&self, plan: Plan) -> Plan {
+        let is_default = plan.upstream.as_deref() == Some(Api::OpenAi.url());
+        if !is_default || Login::kept(self.environment) != Login::ChatGpt {
+            return plan;
+        }
+        Plan {
+            upstream: Some(CHATGPT.to_owned()),
+            note: Some(UNTRIED),
+            ..plan
+        }
     }
 
     /// Its models file holds addresses; another one names the provider that it begins with.

@@ -16,6 +16,11 @@ fn client_paths_stand_under_the_base() {
         ("https://h/v1", "/v1/models", "https://h/v1/models"),
         ("https://h/v1", "/models", "https://h/v1/models"),
         ("https://h/v1/", "/v1", "https://h/v1"),
+        (
+            "https://chatgpt.com/backend-api/codex",
+            "/v1/responses",
+            "https://chatgpt.com/backend-api/codex/responses",
+        ),
         ("https://h/v1", "/v1beta/x", "https://h/v1beta/x"),
         (
             "https://h/api/paas/v4",
