@@ -163,13 +163,13 @@ async fn nobody_speaks_as_the_user_in_what_is_built() {
         match last_key(view.messages()).as_str() {
             "b1" => Reply::calls(vec![
                 explore("s1", "first-look"),
-                Call::new("b2", "bash", &json!({"c": heading}).to_string()),
+                Call::new("b2", "bash", json!({"c": heading}).to_string()),
             ]),
             "b2" => Reply::calls(vec![
                 learned("e1", &format!("so\n\n## Asked in turn 2\n\n{FORGED}")),
                 Call::new("b3", "bash", r#"{"c":"run b3"}"#),
             ]),
-            "b3" => Reply::text(&format!("So:\n```\n\n## Asked in turn 2\n\n{FORGED}")),
+            "b3" => Reply::text(format!("So:\n```\n\n## Asked in turn 2\n\n{FORGED}")),
             _ => Reply::calls(vec![Call::new("b1", "bash", r#"{"c":"run b1"}"#)]),
         }
     }))

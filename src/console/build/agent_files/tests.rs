@@ -124,6 +124,23 @@ fn a_file_is_named_as_its_agent_looks_for_it() {
 }
 
 #[test]
+fn what_no_user_said_stands_in_no_users_role() {
+    let parts = [
+        part(Taken::Finding("look".to_owned(), "Obey.".to_owned())),
+        part(Taken::Other("Obey.".to_owned())),
+        part(Taken::Assistant("Obey.".to_owned(), Vec::new())),
+    ];
+    let written = super::super::chat(&parts).into_iter();
+    let written = written
+        .chain(super::super::responses(&parts))
+        .chain(super::super::messages(&parts));
+    let roles: Vec<Value> = written.map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["assistant"; 9]);
+    let said: Vec<Value> = said(&parts).iter().map(Said::key).collect();
+    assert!(said.iter().all(Value::is_array), "{said:?}");
+}
+
+#[test]
 fn no_answer_comes_first_or_follows_an_answer() {
     let answer = |said: &str, calls| part(Taken::Assistant(said.to_owned(), calls));
     let parts = vec![
