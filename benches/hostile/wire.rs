@@ -1,6 +1,8 @@
 //! The wire formats: what a client sends, and what the provider answers it by the name of the model that it asks for.
 //! Never measures anything.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -13,6 +15,9 @@ pub enum Dialect {
     Responses,
     Messages,
 }
+
+/// How many bytes the provider has sent.
+pub static SENT: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of text in one event.
 const PIECE: usize = 1 << 10;
@@ -118,7 +123,9 @@ pub async fn answer(request: axum::extract::Request) -> Response {
         } else {
             "ok".to_owned()
         };
-        let mut response = Response::new(Body::from(whole(dialect, &text).to_string()));
+        let body = whole(dialect, &text).to_string();
+        SENT.fetch_add(body.len(), Ordering::Relaxed);
+        let mut response = Response::new(Body::from(body));
         let json = axum::http::HeaderValue::from_static("application/json");
         response.headers_mut().insert("content-type", json);
         return response;
@@ -144,8 +151,11 @@ pub async fn answer(request: axum::extract::Request) -> Response {
         }
         _ => Box::new(streamed(dialect, [Said::Text("ok".to_owned())].into_iter())),
     };
-    let events =
-        futures_util::stream::iter(events.map(|event| Ok::<_, std::io::Error>(Bytes::from(event))));
+    let events = events.map(|event| {
+        SENT.fetch_add(event.len(), Ordering::Relaxed);
+        Ok::<_, std::io::Error>(Bytes::from(event))
+    });
+    let events = futures_util::stream::iter(events);
     let mut response = Response::new(Body::from_stream(events));
     let stream = axum::http::HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert("content-type", stream);

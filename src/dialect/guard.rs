@@ -8,6 +8,7 @@
 //! a lenient client would find. It does so only if a hidden name may stand in the bytes at all.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use memchr::memmem::{self, Finder};
@@ -52,7 +53,10 @@ static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"
 #[derive(Debug, Clone)]
 pub struct Guard {
     hidden: Names,
-    ids: Vec<String>,
+    /// Those of letters that stand in ids, which are found by a look at each word.
+    ids: HashSet<Vec<u8>>,
+    /// All others.
+    odd_ids: HashSet<Vec<u8>>,
     /// Whether servers run tools of their own in this format.
     owned: bool,
 }
@@ -70,11 +74,17 @@ enum Look {
     Calls,
 }
 
+/// Whether a byte is one of those that ids are made of.
+const fn is_of_id(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
 impl Guard {
     pub fn new(dialect: Dialect, hidden: &Names) -> Self {
         Self {
             hidden: hidden.clone(),
-            ids: Vec::new(),
+            ids: HashSet::new(),
+            odd_ids: HashSet::new(),
             owned: dialect != Dialect::Chat,
         }
     }
@@ -85,9 +95,12 @@ impl Guard {
             return;
         };
         for id in ["id", "call_id"].iter().filter_map(|key| call.text(key)) {
-            let known = self.ids.iter().any(|known| *known == id);
-            if id.len() >= LONG_ID && !known {
-                self.ids.push(id.into_owned());
+            if id.len() >= LONG_ID {
+                let ids = match id.bytes().all(is_of_id) {
+                    true => &mut self.ids,
+                    false => &mut self.odd_ids,
+                };
+                ids.insert(id.into_owned().into_bytes());
             }
         }
     }
@@ -158,8 +171,9 @@ impl Guard {
 
     /// Whether the id of a hidden call stands in the bytes.
     pub fn has_id(&self, bytes: &[u8]) -> bool {
-        let stands = |id: &String| memmem::find(bytes, id.as_bytes()).is_some();
-        self.ids.iter().any(stands)
+        let mut words = bytes.split(|byte| !is_of_id(*byte));
+        let mut odd = self.odd_ids.iter();
+        words.any(|word| self.ids.contains(word)) || odd.any(|id| memmem::find(bytes, id).is_some())
     }
 
     fn may_stop(&self, bytes: &[u8]) -> bool {
