@@ -5,8 +5,8 @@
 //! The request half, up to the first hop. `open` runs it:
 //!
 //! 1. `standing` decides how far the caller is trusted with what was recorded.
-//! 2. `dialect` decodes the request, and `turn::memo` reads and counts its messages. If the request names
-//!    what was said before, `refer` reads that from the store.
+//! 2. `decoded` has `dialect` decode the request and sets its terms, and `turn::memo` reads and counts its
+//!    messages. If the request names what was said before, `refer` reads that from the store.
 //! 3. `find` looks up the path of records behind it, in memory first and then through `history`.
 //! 4. `turn::state` injects the hidden tools and prepares the first hop: view, size, a pass if one is due,
 //!    bytes.
