@@ -30,7 +30,7 @@ pub enum Shape {
 use Dialect::{Chat, Messages, Responses};
 
 /// All shapes, with the size of each at its smallest.
-pub const SHAPES: [(Shape, usize); 18] = [
+pub const SHAPES: [(Shape, usize); 20] = [
     (Shape::CallsOfOne(Chat), 8_000),
     (Shape::CallsOfOne(Responses), 8_000),
     (Shape::CallsOfOne(Messages), 8_000),
@@ -45,9 +45,11 @@ pub const SHAPES: [(Shape, usize); 18] = [
     (Shape::Stream(Responses), 16 << 10),
     (Shape::Stream(Messages), 16 << 10),
     (Shape::Whole(Chat), 16 << 10),
+    (Shape::Whole(Responses), 16 << 10),
     (Shape::Whole(Messages), 16 << 10),
     (Shape::StreamedCalls, 8_000),
     (Shape::HiddenCalls(Chat), 2_000),
+    (Shape::HiddenCalls(Responses), 2_000),
     (Shape::HiddenCalls(Messages), 2_000),
 ];
 

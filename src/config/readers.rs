@@ -227,6 +227,14 @@ pub(super) fn store_bytes(value: Value) -> Result<Option<u64>, String> {
     }
 }
 
+/// Reads how much one answer may say.
+pub(super) fn answer_cap(value: Value) -> Result<usize, String> {
+    match size(value)? {
+        bytes if bytes >= 64 << 10 => Ok(bytes),
+        _ => Err("must be at least 64KiB".to_owned()),
+    }
+}
+
 /// Reads the memory of the backend's cache, in MiB.
 pub(super) fn store_cache(size: u32) -> Result<u32, String> {
     match size {

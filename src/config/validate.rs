@@ -11,8 +11,8 @@ use super::raw::{
     RawRecall, RawRung, RawServer, RawStore, RawTenant, RawTools, RawUpstream,
 };
 use super::readers::{
-    address, admin_token, admin_token_file, age, at_least, at_least_one, cache_memory, ceiling,
-    families, file_names, floor, fraction, globs, guidance, guide_at, key_prefix, ladder,
+    address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
+    ceiling, families, file_names, floor, fraction, globs, guidance, guide_at, key_prefix, ladder,
     name_globs, none_or, protect_recent, retry_for, retry_statuses, rung_policy, seal_key,
     seal_keys, server_urls, share, size, store_bytes, store_cache, tenant_key, timeout, word,
 };
@@ -543,7 +543,7 @@ impl Check<'_> {
         });
         take!(self, store: raw.read_wait => store.read_wait, timeout);
         take!(self, store: raw.cache_mb => store.cache_mb, store_cache);
-        take!(self, store: raw.answer_cap => store.answer_cap, size);
+        take!(self, store: raw.answer_cap => store.answer_cap, answer_cap);
         self.set("store.content", raw.content, &mut store.content, |text| {
             word(
                 &text,

@@ -142,6 +142,14 @@ impl Answer {
         }
     }
 
+    /// About how many bytes it says, for whoever asks whether to read them takes long.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.arguments.len());
+        let blocks = self.blocks.iter().map(|block| block.raw.len());
+        self.text.len() + calls.chain(blocks).sum::<usize>()
+    }
+
     /// The place of a call among the answer's blocks, and their number; `None` if there are no
     /// blocks.
     #[must_use]

@@ -173,7 +173,13 @@ impl Guard {
     pub fn has_id(&self, bytes: &[u8]) -> bool {
         let mut words = bytes.split(|byte| !is_of_id(*byte));
         let mut odd = self.odd_ids.iter();
-        words.any(|word| self.ids.contains(word)) || odd.any(|id| memmem::find(bytes, id).is_some())
+        // An escape before an id is read as a part of its word, and so is what somebody put before it.
+        let ends = |word: &[u8]| {
+            let behind = word.iter().enumerate().filter(|(_, byte)| **byte == b'_');
+            let mut begins = [0, 1, 5].into_iter().chain(behind.map(|(at, _)| at + 1));
+            begins.any(|at| word.get(at..).is_some_and(|id| self.ids.contains(id)))
+        };
+        words.any(ends) || odd.any(|id| memmem::find(bytes, id).is_some())
     }
 
     fn may_stop(&self, bytes: &[u8]) -> bool {

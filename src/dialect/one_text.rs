@@ -18,7 +18,9 @@ pub fn first_shown(answers: &[Answer]) -> usize {
 
 /// Whether an answer says what the client reads as its text.
 fn says(answer: &Answer) -> bool {
-    !answer.text.trim().is_empty() || !answer.refusal.is_empty() || answer.audio.is_some()
+    // What said more than is kept has said something.
+    let said = !answer.text.trim().is_empty() || !answer.refusal.is_empty();
+    said || answer.audio.is_some() || answer.forgotten
 }
 
 /// What the upstream sent of the hops that may be shown.

@@ -117,6 +117,8 @@ pub struct Machine {
     /// How many bytes came since what is kept was weighed, and what it weighed.
     unweighed: usize,
     weighed: usize,
+    /// What was kept of the hops before.
+    before: usize,
     /// Whether more was said than is kept.
     forgot: bool,
     handout: Handout,
@@ -150,6 +152,7 @@ impl Machine {
             cap: settings.answer_cap,
             unweighed: 0,
             weighed: 0,
+            before: 0,
             forgot: false,
             handout: Handout {
                 mute: spec.one_text,
@@ -186,18 +189,18 @@ impl Machine {
         if self.unweighed >= WEIGH_EVERY.min(self.cap) {
             self.weigh();
         }
-        let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes());
-        let held = self
-            .held
-            .take(kept + self.splitter.waiting() + self.weighed);
         // What is kept for the record may be given up for room, and the answer goes on.
-        if held.is_err() && self.weighed > 0 {
+        if self.hold().is_err() && self.weighed > 0 {
             self.forget();
-            return Ok(self
-                .held
-                .take(kept + self.splitter.waiting() + self.weighed)?);
         }
-        Ok(held?)
+        Ok(self.hold()?)
+    }
+
+    /// Takes room for all that is held.
+    fn hold(&mut self) -> Result<(), Full> {
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes());
+        let waits = self.splitter.waiting() + self.before;
+        self.held.take(kept + waits + self.weighed)
     }
 
     /// Weighs what is kept of the hop, and forgets it if that is too much.
@@ -273,10 +276,11 @@ impl Machine {
             }
         }
         let answer = self.format.end_hop(&mut client);
+        let answer = self.diagnosed(answer);
         if let Some(kept) = &mut self.kept {
             kept.end_hop(&answer);
         }
-        self.diagnosed(answer)
+        answer
     }
 
     /// The hop had hidden calls only: drops its end and continues the client's stream with the next
@@ -285,6 +289,8 @@ impl Machine {
         if let Some(kept) = &mut self.kept {
             kept.next_hop();
         }
+        self.before += std::mem::take(&mut self.weighed);
+        self.unweighed = 0;
         let handout = &mut self.handout;
         self.format.next_hop(&mut Client { handout, out });
     }

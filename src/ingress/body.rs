@@ -100,6 +100,8 @@ where
             return Err(ProxyError::TooLarge { cap });
         }
         if let Err(full) = room.grow(&mut held, data.len()).await {
+            // It makes room for the rest at once, however long the client goes on sending.
+            drop((held, first, whole, data));
             discard(body, cap).await;
             return Err(full.into());
         }

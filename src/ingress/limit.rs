@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -90,13 +90,20 @@ impl Drop for RequestPlace {
 #[derive(Debug)]
 pub(super) struct HeldBody<H> {
     inner: Body,
+    /// With what it failed, if that was not told yet. When a body fails, the server drops what it has not
+    /// written, the head among it. It writes when the body makes it wait, so the body does that once.
+    failed: Option<axum::Error>,
     _held: H,
 }
 
 impl<H> HeldBody<H> {
     /// Ties what is held to a body.
     pub(super) fn new(inner: Body, held: H) -> Self {
-        Self { inner, _held: held }
+        Self {
+            inner,
+            failed: None,
+            _held: held,
+        }
     }
 }
 
@@ -108,7 +115,17 @@ impl<H: Unpin> http_body::Body for HeldBody<H> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+            Some(Err(error)) => {
+                self.failed = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -106,11 +106,6 @@ pub(super) async fn stream(
         Ok(Begin::Stream(headers)) => {
             let frames = stream::unfold(receiver, |mut receiver| async move {
                 let frame = receiver.recv().await?;
-                if frame.is_err() {
-                    // When a body fails, the server drops what it has not written. It writes when
-                    // the body makes it wait.
-                    tokio::task::yield_now().await;
-                }
                 Some((frame, receiver))
             });
             respond(head.status, *headers, Body::from_stream(frames))
@@ -451,7 +446,7 @@ impl Driver {
         };
         // A hop of hidden calls alone is followed by another. A broken stream is recorded at its
         // end.
-        if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) {
+        if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) || answer.forgotten {
             return;
         }
         // Whoever shares the store may serve the next turn, and has to find the usage with the

@@ -99,7 +99,7 @@ impl ManagedTurn {
     /// Notes the end of a hop's answer.
     pub(super) fn heard(&mut self, app: &App, answer: &Answer) {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let said = answer_sizes(answer, &reader);
+        let said = aside(answer.bytes(), || answer_sizes(answer, &reader));
         self.reporter.ended(answer, said);
         if answer.id.is_some() {
             self.state.answered.clone_from(&answer.id);
@@ -112,7 +112,7 @@ impl ManagedTurn {
         let (state, prepared) = (&self.state, &self.prepared);
         let run = || hidden::settle(state, prepared, answer, keep, &reader);
         let timed = || self.reporter.timed(Phase::Intercept, run);
-        let (hop, counted) = aside(self.size, timed);
+        let (hop, counted) = aside(self.size + answer.bytes(), timed);
         self.reporter.hidden(counted);
         hop
     }
@@ -153,7 +153,8 @@ impl ManagedTurn {
             self.reporter.unrecorded(Unrecorded::Long);
             return None;
         }
-        let size = self.size;
+        let said = answers.iter().map(Answer::bytes);
+        let size = self.size + said.sum::<usize>();
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
             let committed = finish::commit(app, &self.place, &self.state, &mut self.branch, ended)?;

@@ -336,7 +336,7 @@ fn read(
         opening.reporter.unmanaged(why);
         return Err(Stop::Forward);
     }
-    opening.make_room(app, request.messages.len())?;
+    opening.make_room(app, request.messages.len(), terms.mode)?;
     let Opening {
         request: turn,
         reporter,

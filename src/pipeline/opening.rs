@@ -18,6 +18,7 @@ use crate::history::{FindError, Patience};
 use crate::model::TenantId;
 use crate::model::room::Held;
 use crate::record::{FailedStage, Phase};
+use crate::turn::Mode;
 
 /// A request with more to be read, its own bytes and the records behind it, is worked on off the async workers.
 const OFF_WORKER_BYTES: usize = 64 * 1024;
@@ -72,17 +73,20 @@ impl Opening {
     ///
     /// # Errors
     /// [`Stop`] if there is no room for them now, or if there never is.
-    pub(super) fn make_room(&mut self, app: &App, messages: usize) -> Result<(), Stop> {
+    pub(super) fn make_room(&mut self, app: &App, messages: usize, mode: Mode) -> Result<(), Stop> {
         let needed = messages.saturating_mul(MADE_OF_MESSAGE);
-        // Half of the room is left to the body itself and to others.
-        if needed > app.intercept.room.most() / 2 {
+        let most = app.intercept.room.most();
+        // Half of the room is left to others. The body itself may be held packed and unpacked.
+        let fits = needed <= most / 2 && needed.saturating_add(2 * self.size) <= most;
+        if fits && self.held.try_grow(needed) {
+            return Ok(());
+        }
+        // What never fits goes up as it came, and so does whatever is only watched.
+        if !fits || mode != Mode::Manage {
             self.reporter.unmanaged(Unmanaged::Messages);
             return Err(Stop::Forward);
         }
-        match self.held.try_grow(needed) {
-            true => Ok(()),
-            false => Err(Stop::Error(ProxyError::Overloaded(ServingLimit::Bodies))),
-        }
+        Err(Stop::Error(ProxyError::Overloaded(ServingLimit::Bodies)))
     }
 }
 

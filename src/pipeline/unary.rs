@@ -14,12 +14,13 @@ use super::error::ProxyError;
 use super::incoming::{Because, Incoming, Served};
 use super::later_hop::{Retried, Seen, retry_refused};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
+use super::opening::aside;
 use super::send::{HopAnswer, send};
 use crate::dialect::answer::{Answer, Verdict};
 use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::{self, TurnEnd, Unstreamed};
-use crate::model::room::HeldAnswer;
-use crate::record::{AbortSide, Unrecorded};
+use crate::model::room::{Full, HeldAnswer};
+use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
 /// An answer that is taken apart takes so many times its bytes: what it says, and what is made for the client.
@@ -65,25 +66,30 @@ async fn hops(
     let (mut last, mut diagnosis) = unary::diagnosed(&last, &spec);
     // The body of the first hop that the client is shown, and which hop that is.
     let (mut first, mut shown) = (last.clone(), turn.first_shown(&answers));
+    // The bytes of the answers before it, which are kept until the turn ends.
+    let mut before = 0;
     loop {
-        let before = if shown < answers.len() {
-            first.len()
-        } else {
-            0
-        };
         let long = last.len() > app.intercept.answer_cap;
         let made = held.take(before + last.len().saturating_mul(MADE_OF_IT));
-        // Only what may hold a hidden call has to be taken apart.
-        if (long || made.is_err()) && answers.is_empty() && !unary::may_hide(&last, &spec) {
-            turn.reporter.unrecorded(Unrecorded::Long);
-            return Ok(Ok((status, headers, held.hold(last))));
+        // A large one is taken apart where there is room for that, or where it may hold a hidden call.
+        if long && made.is_err() {
+            let hides = aside(last.len(), || unary::may_hide(&last, &spec));
+            if hides || !answers.is_empty() {
+                return Err(Full.into());
+            }
+            answers.push(Answer {
+                forgotten: true,
+                complete: true,
+                ..Answer::default()
+            });
+            let composed = compose(app, turn, &spec, (&answers, 0), (&first, &last)).await;
+            return Ok(composed.map(|body| (status, headers, kept(held, body))));
         }
-        made?;
-        let Some(mut answer) = unary::read(&last, &spec) else {
+        let Some(mut answer) = aside(last.len(), || unary::read(&last, &spec)) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
-            let own = !unary::may_hide(&last, &spec);
+            let own = !aside(last.len(), || unary::may_hide(&last, &spec));
             return Ok(own
-                .then_some((status, headers, held.hold(last)))
+                .then_some((status, headers, kept(held, last)))
                 .ok_or(Because::Unread));
         };
         answer.diagnosis = diagnosis;
@@ -100,9 +106,10 @@ async fn hops(
         if verdict != Verdict::HiddenOnly || capped {
             let bodies = (&first, &last);
             let composed = compose(app, turn, &spec, (&answers, shown), bodies).await;
-            return Ok(composed.map(|body| (status, headers, held.hold(body))));
+            return Ok(composed.map(|body| (status, headers, kept(held, body))));
         }
-        match next(app, turn, &answers, (&mut held, first.len())).await? {
+        before += last.len();
+        match next(app, turn, &answers, (&mut held, before)).await? {
             NextHop::Body(new, body) => {
                 headers = *new;
                 (last, diagnosis) = unary::diagnosed(&body, &spec);
@@ -139,15 +146,23 @@ async fn compose(
         end,
     };
     // The body is composed before the turn is recorded, because it may have to be withheld.
-    let composed = unary::compose(&ended, spec);
-    if unary::still_hides(&composed, spec) {
-        return Err(Because::Unread);
-    }
+    let made = || {
+        let composed = unary::compose(&ended, spec);
+        (!unary::still_hides(&composed, spec)).then_some(composed)
+    };
+    let composed = aside(last.len(), made).ok_or(Because::Unread)?;
     // A failed answer holds nothing that a client could send back.
     if verdict != Some(Verdict::Broken) {
         turn.settle(app, answers, end).await;
     }
     Ok(composed)
+}
+
+/// The client's answer, which alone is left of all that was held.
+fn kept(mut held: HeldAnswer, body: Bytes) -> Bytes {
+    // Less than before always fits.
+    let _ = held.take(body.len());
+    held.hold(body)
 }
 
 enum NextHop {
@@ -220,9 +235,7 @@ async fn collect(
             None => return Ok(Some(whole.freeze())),
             Some(Ok(Ok(data))) => {
                 whole.extend_from_slice(&data);
-                if let Err(full) = held.take(before + whole.len()) {
-                    break full.to_string();
-                }
+                held.take(before + whole.len())?;
             }
             // Trailers say nothing that a client needs.
             Some(Ok(Err(_))) => {}

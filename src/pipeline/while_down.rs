@@ -129,9 +129,6 @@ impl Waiting {
             Told::Break(cause) => {
                 tracing::warn!(cause, "a stream broke behind its heartbeats");
                 let broken = axum::Error::new(io::Error::other(cause));
-                // When a body fails, the server drops what it has not written. It writes when the body
-                // makes it wait.
-                tokio::task::yield_now().await;
                 Some((Err(broken), Stage::Ended))
             }
         }

@@ -30,8 +30,8 @@ const OWN_FILES: [&str; 17] = [
     "dropped",
     "sealed",
     "sealed.new",
-    "tenant.mark",
-    "tenant.mark.new",
+    "key.mark",
+    "key.mark.new",
 ];
 const KEY_FILE: &str = "tenant.key";
 

@@ -180,6 +180,23 @@ async fn a_stream_that_is_cut_never_ends_cleanly() {
 }
 
 #[tokio::test]
+async fn a_forwarded_answer_that_breaks_at_once_still_has_its_status() {
+    let broken = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n";
+    for path in ["/v1/embeddings", "/v1/models"] {
+        let proxy = Proxy::before(half(broken, true).await).await;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let mut stream = tokio::net::TcpStream::connect(proxy.addr).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // How the connection ends is the system's affair.
+        let _ended = soon(stream.read_to_end(&mut answer)).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer:?}");
+        assert!(!answer.ends_with("0\r\n\r\n"), "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_falls_silent_is_cut() {
     let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let addr = half(answer, false).await;

@@ -133,3 +133,28 @@ async fn more_messages_than_there_is_memory_for_go_up_as_they_came() {
         assert_eq!(answer.status, 200, "{dialect:?}");
     }
 }
+
+#[tokio::test]
+async fn a_whole_answer_that_has_no_room_to_be_taken_apart_arrives() {
+    let text = "a line of a very long answer\n".repeat((3 << 19) / 29);
+    for dialect in DIALECTS {
+        let said = text.clone();
+        let host = Provider::start(move |_, _| says(&said, vec![])).await;
+        let proxy = Proxy::with(host.addr, |config| {
+            config.server.body_cap = 64 << 10;
+            config.server.body_budget = 0;
+            config.store.answer_cap = CAP;
+        })
+        .await;
+        for turn in 0..3 {
+            let mut agent = Agent::new(&proxy, dialect, false, "whole");
+            agent.user(&format!("go {turn}"));
+            let answer = agent.turn().await;
+            assert!(answer.text == text, "{dialect:?} {turn}");
+            assert!(!answer.bytes.contains("delimiter"), "{dialect:?} {turn}");
+        }
+        assert_eq!(host.sent().len(), 3, "{dialect:?}");
+        let unrecorded = total(&proxy, r#"plimsoll_unrecorded_total{why="long"}"#).await;
+        assert_eq!(unrecorded, 3.0, "{dialect:?}");
+    }
+}

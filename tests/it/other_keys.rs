@@ -121,25 +121,25 @@ async fn a_lost_key_file_is_said_until_the_operator_means_the_new_one() {
     let shelf = shelf(directory.path(), None).await;
     shelf.turn(None).await;
     let key = std::fs::read(data.join("tenant.key")).unwrap();
-    let mark = std::fs::read_to_string(data.join("tenant.mark")).unwrap();
+    let mark = std::fs::read_to_string(data.join("key.mark")).unwrap();
     assert!(!mark.contains(std::str::from_utf8(&key).unwrap()));
     std::fs::remove_file(data.join("tenant.key")).unwrap();
     assert!(shelf.says(None).await);
     assert_eq!(
-        std::fs::read_to_string(data.join("tenant.mark")).unwrap(),
+        std::fs::read_to_string(data.join("key.mark")).unwrap(),
         mark
     );
     // This is also what a store of an earlier version looks like.
-    std::fs::remove_file(data.join("tenant.mark")).unwrap();
+    std::fs::remove_file(data.join("key.mark")).unwrap();
     // Who only looks at it has no key to mark it with.
     for arguments in [["store", "stats"], ["export", "--list"]] {
         let done = plimsoll(directory.path()).args(arguments).output().unwrap();
         assert!(done.status.success(), "{done:?}");
-        assert!(!data.join("tenant.mark").exists());
+        assert!(!data.join("key.mark").exists());
     }
     assert!(!shelf.says(None).await);
     assert_ne!(
-        std::fs::read_to_string(data.join("tenant.mark")).unwrap(),
+        std::fs::read_to_string(data.join("key.mark")).unwrap(),
         mark
     );
     std::fs::write(data.join("tenant.key"), key).unwrap();
@@ -165,6 +165,6 @@ async fn a_copy_is_of_the_key_of_what_was_copied() {
     let there = shelf(directory.path(), Some(&server)).await;
     assert!(there.says(Some(OTHER)).await);
     assert!(!there.says(Some(KEY)).await);
-    let mark = |data: &str| std::fs::read(directory.path().join(data).join("tenant.mark")).unwrap();
+    let mark = |data: &str| std::fs::read(directory.path().join(data).join("key.mark")).unwrap();
     assert_eq!(mark("back"), mark("data"));
 }

@@ -45,6 +45,10 @@ pub fn launch(
     let mut command = Command::new(program);
     let v1 = format!("{base}/v1");
     command
+        // The proxy's own secrets are none of the agent's.
+        .env_remove("PLIMSOLL__ADMIN__TOKEN")
+        .env_remove("PLIMSOLL__TENANT__KEY")
+        .env_remove("PLIMSOLL__STORE__SEAL_KEY")
         .env("OPENAI_BASE_URL", &v1)
         .env("OPENAI_API_BASE", &v1)
         .env("ANTHROPIC_BASE_URL", base);

@@ -62,7 +62,7 @@ impl Login {
 pub const UNTRIED: &str = "codex is logged in with ChatGPT, so its requests have to go to \
     https://chatgpt.com/backend-api/codex, and the proxy refuses to send its token to the OpenAI API. Nobody \
     has tried this way to its end: the proxy passes no cookies on, and ChatGPT may ask for them. If it fails, \
-    log in with a key (codex login --with-api-key)";
+    log codex in with a key of the OpenAI API";
 
 /// What the user has to know before a command sends the token of a ChatGPT login to an upstream. `None` if it
 /// is no such command.
@@ -84,7 +84,7 @@ pub fn note(
     if upstream == Api::OpenAi.url() {
         return Some(format!(
             "codex is logged in with ChatGPT, and its token is not for {upstream}: the proxy refuses its requests. \
-             Give --upstream {CHATGPT}, or log in with a key (codex login --with-api-key)"
+             Give --upstream {CHATGPT}, or log codex in with a key of the OpenAI API"
         ));
     }
     Some(format!(

@@ -139,7 +139,7 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
     fn kept(&self) -> KeptBytes {
         let kept = self.events.kept();
         let waiting = self.queue.iter().chain(&self.held);
-        let waiting = waiting.map(|routed| routed.frame.raw().len());
+        let waiting = waiting.map(|routed| routed.frame.raw().len() + size_of::<Routed>());
         let shown = self.shown.iter().map(Bytes::len);
         let slots = self.slots.len() * size_of::<Slot>();
         KeptBytes {

@@ -10,7 +10,7 @@ use super::super::key_mark::{self, Claim, KeyMark};
 use super::open::DataDirectory;
 
 /// The file.
-pub(super) const FILE_NAME: &str = "tenant.mark";
+pub(super) const FILE_NAME: &str = "key.mark";
 
 impl DataDirectory {
     /// The mark that is there.

@@ -4,7 +4,7 @@
 //!
 //! The directory holds `lock` (locked while the store is open), `sled/` (the engine's files),
 //! `archive` (a second copy of everything), `journal` (what is not archived yet, needed only if
-//! `clean` is missing), `sealed` (see [`super::seals`]), `tenant.mark` (see [`super::mark`]), what [`super::swap`] names during a sweep, `clean` (only between a clean stop and the next start: the length of the
+//! `clean` is missing), `sealed` (see [`super::seals`]), `key.mark` (see [`super::mark`]), what [`super::swap`] names during a sweep, `clean` (only between a clean stop and the next start: the length of the
 //! log and the counts), `suspect` (after the engine met damage), and `quarantine-N/` (engines that
 //! could not be opened). Only the owner may read any of it.
 

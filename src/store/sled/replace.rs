@@ -137,7 +137,7 @@ impl Committer {
         let last = self.last_sweep();
         let ahead = today.saturating_sub(last);
         // Without ages a store is swept only when it is too large, which may be seldom.
-        if ages.is_none() || last == 0 {
+        if ages.is_none() || last == 0 || last == u16::MAX {
             return today;
         }
         // If that can't be read, tomorrow says the same again.
@@ -184,7 +184,7 @@ impl Committer {
         }
     }
 
-    /// The day of the last sweep. Today if it can't be read now.
+    /// The day of the last sweep. A day that never comes if it can't be read now.
     fn last_sweep(&mut self) -> u16 {
         let shared = &self.shared;
         let read = || {

@@ -101,7 +101,8 @@ impl FormatMachine for ChatMachine {
 
     fn kept(&self) -> KeptBytes {
         let frames = |frames: &mut dyn Iterator<Item = &Frame>| -> usize {
-            frames.map(|frame| frame.raw().len()).sum()
+            let bytes = |frame: &Frame| frame.raw().len() + size_of::<Routed>();
+            frames.map(bytes).sum()
         };
         let mut waiting = self.queue.iter().chain(&self.held).map(|(frame, _)| frame);
         let kept = self.hop.kept();

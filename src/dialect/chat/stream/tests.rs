@@ -1,6 +1,7 @@
 //! The machine's laws over a corpus and over random streams: the client's view never depends on
 //! where reads were cut, never shows a hidden name, and is always one well-formed response.
 
+mod beside;
 mod client;
 mod corpus;
 mod habits;

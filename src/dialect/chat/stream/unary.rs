@@ -9,7 +9,7 @@ use super::beside_text;
 use super::call_table::{CallTable, Visibility};
 use super::signature_debts::SignatureDebts;
 use super::wire::{Body, CallPlan, Chunk, ChunkSigns, Origin, RewritePlan, UsagePlan};
-use crate::dialect::answer::{Answer, is_cut, join, seam};
+use crate::dialect::answer::{Answer, concat, is_cut, join, seam};
 use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::unary::{TurnEnd, Unstreamed};
@@ -96,7 +96,8 @@ fn beside_edits(chunk: &Chunk<'_>, hops: &[Answer]) -> Vec<Edit> {
         }
     }
     let refusals = hops.iter().map(|hop| hop.refusal.as_str());
-    let (refusal, own) = join(refusals);
+    // A client of a stream reads its pieces as one, too.
+    let (refusal, own) = concat(refusals);
     if own > 0 {
         edits.push(message.set("refusal", raw::quote(&refusal).as_bytes()));
     }

@@ -132,7 +132,9 @@ impl AnswerBuilder {
     pub fn kept(&self) -> KeptBytes {
         let mut kept = KeptBytes::default();
         for block in &self.blocks {
-            let pieces = block.pieces.iter().map(|(_, text)| text.len());
+            let pieces = block.pieces.iter();
+            let pieces =
+                pieces.map(|(key, text)| key.len() + text.len() + size_of::<(String, Vec<u8>)>());
             let citations = block.citations.iter().map(Bytes::len);
             kept.said += pieces.chain(citations).sum::<usize>();
             kept.waits += block.start.len() + size_of::<Building>();

@@ -11,7 +11,7 @@ use super::proxy_events::{self, ProxyMessage};
 use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
 use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
-use crate::dialect::json::{Node, splice};
+use crate::dialect::json::{self, Node, splice};
 use crate::dialect::machine::KeptBytes;
 use crate::dialect::names::Names;
 use crate::dialect::sse::Frame;
@@ -19,6 +19,9 @@ use crate::model::raw::Edit;
 
 /// The data that some servers end a stream with.
 const DONE: &[u8] = b"[DONE]";
+
+/// The members of an item that tell what it is, and which.
+const TOLD_APART: [&str; 6] = ["type", "id", "call_id", "name", "role", "status"];
 
 /// The events of a turn.
 #[derive(Debug)]
@@ -117,7 +120,7 @@ impl Events for ResponsesEvents {
             .iter_mut()
             .filter(|(at, _)| !late.contains(at));
         for (_, item) in early {
-            *item = Bytes::new();
+            *item = json::with_only(item, &TOLD_APART).unwrap_or_default();
         }
     }
 

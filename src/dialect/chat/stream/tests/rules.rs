@@ -7,7 +7,7 @@ use crate::dialect::stream::unary::Unstreamed;
 use crate::dialect::stream::{StreamError, WhoAsked};
 use crate::model::room::{Full, Room};
 
-fn spec() -> Spec {
+pub(super) fn spec() -> Spec {
     Spec {
         dialect: Dialect::Chat,
         hidden: ["delimiter"].into_iter().collect(),
@@ -18,13 +18,13 @@ fn spec() -> Spec {
     }
 }
 
-fn frame(delta: &str, finish: &str) -> String {
+pub(super) fn frame(delta: &str, finish: &str) -> String {
     format!(
         "data: {{\"id\":\"a\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"finish_reason\":{finish}}}]}}\n\n"
     )
 }
 
-fn call(name: &str, arguments: &str) -> String {
+pub(super) fn call(name: &str, arguments: &str) -> String {
     frame(
         &format!(
             r#""tool_calls":[{{"index":0,"id":"c","function":{{"name":"{name}","arguments":"{arguments}"}}}}]"#
@@ -254,9 +254,9 @@ fn an_event_named_error_is_one() {
     );
 }
 
-const HIDDEN_CALL: &str =
+pub(super) const HIDDEN_CALL: &str =
     r#"{"id":"h","type":"function","function":{"name":"delimiter","arguments":"{}"}}"#;
-const VISIBLE_CALL: &str = r#"{"id":"v","type":"function","function":{"name":"read","arguments":"{}"},"extra_content":{"s":1.10}}"#;
+pub(super) const VISIBLE_CALL: &str = r#"{"id":"v","type":"function","function":{"name":"read","arguments":"{}"},"extra_content":{"s":1.10}}"#;
 
 fn body(id: &str, content: &str, calls: &[&str], finish: &str, usage: (u64, u64)) -> Bytes {
     let calls = match calls {
@@ -271,7 +271,7 @@ fn body(id: &str, content: &str, calls: &[&str], finish: &str, usage: (u64, u64)
 }
 
 /// Plays bodies as a driver does; the last may be closed at the cap.
-fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> String {
+pub(super) fn compose(bodies: &[Bytes], usage: UsageMode, closed: Option<Option<&str>>) -> String {
     let answers: Vec<Answer> = bodies
         .iter()
         .map(|body| unary::read(body, &spec()).unwrap())
@@ -356,7 +356,7 @@ fn an_unstreamed_mixed_hop_loses_its_hidden_calls_only() {
 }
 
 /// A body that tells of tokens, and speaks as it is told.
-fn spelt(id: &str, text: &str, calls: &[&str], tokens: &[&str], audio: &str) -> Bytes {
+pub(super) fn spelt(id: &str, text: &str, calls: &[&str], tokens: &[&str], audio: &str) -> Bytes {
     let told = |token: &&str| format!(r#"{{"token":"{token}","logprob":-0.5,"top_logprobs":[]}}"#);
     let told: Vec<String> = tokens.iter().map(told).collect();
     let told = format!(
@@ -539,101 +539,4 @@ fn calls_are_read_in_whichever_choice_and_under_either_key() {
         assert_eq!(answer.text, "x");
         assert_eq!(out.concat(), text.as_bytes());
     }
-}
-
-/// What stands beside a text: a citation of these characters of it, and an image.
-fn beside(name: &str, start: usize, end: usize) -> String {
-    format!(
-        r#""annotations":[{{"type":"url_citation","url_citation":{{"end_index":{end},"start_index":{start},"url":"{name}"}}}}],"images":[{{"type":"image_url","image_url":{{"url":"{name}"}}}}],"#
-    )
-}
-
-/// The citations, each with the characters of the text that it names, and the images.
-fn named(text: &str, message: &serde_json::Value) -> (Vec<(String, String)>, Vec<String>) {
-    let text: Vec<char> = text.chars().collect();
-    let list = |key: &str| message[key].as_array().cloned().unwrap_or_default();
-    let cited = list("annotations").into_iter().map(|one| {
-        let cited = &one["url_citation"];
-        let at = |key: &str| usize::try_from(cited[key].as_u64().unwrap()).unwrap();
-        let places = text[at("start_index")..at("end_index")].iter().collect();
-        (cited["url"].as_str().unwrap().to_owned(), places)
-    });
-    let images = list("images").into_iter();
-    let images = images.map(|one| one["image_url"]["url"].as_str().unwrap().to_owned());
-    (cited.collect(), images.collect())
-}
-
-#[test]
-fn places_in_a_text_stay_right_where_texts_are_joined() {
-    let said = [
-        ("\"Grüße an a.\"", HIDDEN_CALL, (9, 10)),
-        ("\"See b.\"", VISIBLE_CALL, (4, 5)),
-    ];
-    let wanted = (
-        vec![
-            ("a".to_owned(), "a".to_owned()),
-            ("b".to_owned(), "b".to_owned()),
-        ],
-        vec!["a".to_owned(), "b".to_owned()],
-    );
-    let bodies = ["a", "b"]
-        .into_iter()
-        .zip(said)
-        .map(|(name, (text, call, (start, end)))| {
-            spelt(name, text, &[call], &[], &beside(name, start, end))
-        });
-    let bodies: Vec<Bytes> = bodies.collect();
-    let composed = compose(&bodies, UsageMode::Last, None);
-    let body: serde_json::Value = serde_json::from_str(&composed).unwrap();
-    let message = &body["choices"][0]["message"];
-    let text = message["content"].as_str().unwrap();
-    assert_eq!(named(text, message), wanted);
-
-    let hops = ["a", "b"]
-        .into_iter()
-        .zip(said)
-        .map(|(name, (text, call, (start, end)))| {
-            let beside = beside(name, start, end);
-            let name = if call == HIDDEN_CALL {
-                "delimiter"
-            } else {
-                "read"
-            };
-            let frames = [
-                frame(&format!(r#""content":{text}"#), "null"),
-                frame(beside.trim_end_matches(','), "null"),
-                self::call(name, "{}"),
-                frame("", "\"tool_calls\""),
-            ];
-            Bytes::from(frames.concat())
-        });
-    let mut machine = Machine::new(MachineSettings::default(), &spec());
-    let mut out = Vec::new();
-    for (at, hop) in hops.enumerate() {
-        if at > 0 {
-            machine.next_hop(&mut out);
-        }
-        machine.push(hop, &mut out).unwrap();
-        machine.end_hop(&mut out);
-    }
-    machine.release(&mut out);
-    let out = String::from_utf8(out.concat()).unwrap();
-    let (mut text, mut all) = (String::new(), json_lists());
-    for event in out
-        .split("\n\n")
-        .filter_map(|event| event.strip_prefix("data: {"))
-    {
-        let event: serde_json::Value = serde_json::from_str(&format!("{{{event}")).unwrap();
-        let delta = &event["choices"][0]["delta"];
-        text.push_str(delta["content"].as_str().unwrap_or_default());
-        for key in ["annotations", "images"] {
-            let list = delta[key].as_array().cloned().unwrap_or_default();
-            all[key].as_array_mut().unwrap().extend(list);
-        }
-    }
-    assert_eq!(named(&text, &all), wanted, "{out}");
-}
-
-fn json_lists() -> serde_json::Value {
-    serde_json::json!({"annotations": [], "images": []})
 }
