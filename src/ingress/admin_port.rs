@@ -37,11 +37,12 @@ const READERS: usize = 32;
 pub(super) fn serve(
     listener: io::Result<std::net::TcpListener>,
     router: Router,
+    failed: impl Fn(&mut Seldom, &io::Error) + Send + 'static,
     stop: CancellationToken,
 ) -> oneshot::Receiver<()> {
     let (ended, end) = oneshot::channel();
     let work = move || {
-        if let Err(error) = listener.and_then(|listener| served(listener, router, stop)) {
+        if let Err(error) = listener.and_then(|listener| served(listener, router, failed, stop)) {
             tracing::error!(%error, "the admin port can't be served; agents are");
         }
         drop(ended);
@@ -56,6 +57,7 @@ pub(super) fn serve(
 fn served(
     listener: std::net::TcpListener,
     router: Router,
+    failed: impl Fn(&mut Seldom, &io::Error),
     stop: CancellationToken,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -65,7 +67,7 @@ fn served(
     let served = runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         tokio::select! {
-            () = accept(&listener, &router, HEAD_TIMEOUT) => {}
+            () = accept(&listener, &router, failed, HEAD_TIMEOUT) => {}
             () = stop.cancelled() => {}
         }
         Ok(())
@@ -75,8 +77,14 @@ fn served(
     served
 }
 
-/// Accepts for ever. If all places are taken, the connection that has been idle for longest goes.
-async fn accept(listener: &TcpListener, router: &Router, head: Duration) {
+/// Accepts for ever, and tells of each accept that failed. If all places are taken, the connection that has been
+/// idle for longest goes.
+async fn accept(
+    listener: &TcpListener,
+    router: &Router,
+    failed: impl Fn(&mut Seldom, &io::Error),
+    head: Duration,
+) {
     let connections = Connections::new(descriptors::admin_connections());
     let mut failures = Seldom::default();
     loop {
@@ -86,9 +94,7 @@ async fn accept(listener: &TcpListener, router: &Router, head: Duration) {
                 tokio::spawn(connection(stream, connections.hold(), router.clone(), head));
             }
             Err(error) => {
-                if let Some(failed) = failures.note() {
-                    tracing::warn!(%error, failed, "can't accept connections at the admin port");
-                }
+                failed(&mut failures, &error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -133,7 +139,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let head = Duration::from_millis(50);
-        tokio::spawn(async move { accept(&listener, &Router::new(), head).await });
+        tokio::spawn(async move { accept(&listener, &Router::new(), |_, _| {}, head).await });
         for said in [
             "",
             "GET /livez HT",

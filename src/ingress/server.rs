@@ -117,7 +117,10 @@ impl Server {
         let settings = self.edge.settings();
         let guard = OriginGuard::new(settings.admin.ip(), &settings.hosts, &settings.origins);
         let router = admin::router(guard, self.access, self.probes, stop.clone());
-        let admin = admin_port::serve(self.admin.into_std(), router, over.clone());
+        let edge = Arc::clone(&self.edge);
+        let failed =
+            move |failures: &mut Seldom, error: &std::io::Error| note(&edge, failures, error);
+        let admin = admin_port::serve(self.admin.into_std(), router, failed, over.clone());
         tokio::select! {
             () = accept(&self.agents, &self.edge, &graceful, &cut) => {}
             () = stop.cancelled() => {}
