@@ -77,7 +77,7 @@ async fn what_was_refused_leaves_like_anything_else() {
         let proxy = Proxy::with(host.addr, |config| config.budget.ceiling = 8_000).await;
         let mut agent = Agent::new(&proxy, dialect, stream, "refused");
         agent.user("look");
-        for turn in 0..20 {
+        for turn in 0..12 {
             let answer = agent.turn().await;
             let met = answer.header("x-plimsoll-budget");
             assert_eq!(met, "met", "{dialect:?} {stream} turn {turn}");
