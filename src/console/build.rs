@@ -122,6 +122,18 @@ pub(super) enum Taken {
     Other(String),
 }
 
+impl Taken {
+    /// What neither the user nor the model said as an answer, for a form that knows no others: it is the model's,
+    /// because the words of a user are obeyed.
+    fn in_the_models_words(&self) -> Option<String> {
+        match self {
+            Self::Finding(name, finding) => Some(learned(name, finding)),
+            Self::Other(text) => Some(format!("Recorded earlier beside the conversation: {text}")),
+            Self::System(_) | Self::User(_) | Self::Assistant(..) => None,
+        }
+    }
+}
+
 /// A message with the turn that it is from.
 #[derive(Debug)]
 pub(super) struct TakenPart {
@@ -388,12 +400,6 @@ fn learned(name: &str, finding: &str) -> String {
     format!("Learned earlier in {name}: {finding}")
 }
 
-/// The words of nobody, for a form that has only users and models. They are the model's, because those
-/// of a user are obeyed.
-fn beside(text: &str) -> String {
-    format!("Recorded earlier beside the conversation: {text}")
-}
-
 /// The messages as Chat Completions has them.
 pub(super) fn chat(parts: &[TakenPart]) -> Vec<Value> {
     let mut list = Vec::new();
@@ -401,11 +407,9 @@ pub(super) fn chat(parts: &[TakenPart]) -> Vec<Value> {
         match &part.taken {
             Taken::System(text) => list.push(json!({"role": "system", "content": text})),
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
-            Taken::Finding(name, finding) => {
-                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
-            }
-            Taken::Other(text) => {
-                list.push(json!({"role": "assistant", "content": beside(text)}));
+            Taken::Finding(..) | Taken::Other(_) => {
+                let told = part.taken.in_the_models_words();
+                list.extend(told.map(|text| json!({"role": "assistant", "content": text})));
             }
             Taken::Assistant(text, calls) => {
                 let content = (!text.is_empty()).then_some(text);
@@ -433,11 +437,9 @@ fn responses(parts: &[TakenPart]) -> Vec<Value> {
         match &part.taken {
             Taken::System(text) => list.push(json!({"role": "developer", "content": text})),
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
-            Taken::Finding(name, finding) => {
-                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
-            }
-            Taken::Other(text) => {
-                list.push(json!({"role": "assistant", "content": beside(text)}));
+            Taken::Finding(..) | Taken::Other(_) => {
+                let told = part.taken.in_the_models_words();
+                list.extend(told.map(|text| json!({"role": "assistant", "content": text})));
             }
             Taken::Assistant(text, calls) => {
                 if !text.is_empty() {
@@ -463,11 +465,9 @@ fn messages(parts: &[TakenPart]) -> Vec<Value> {
             // It has a field of its own.
             Taken::System(_) => {}
             Taken::User(text) => list.push(json!({"role": "user", "content": text})),
-            Taken::Finding(name, finding) => {
-                list.push(json!({"role": "assistant", "content": learned(name, finding)}));
-            }
-            Taken::Other(text) => {
-                list.push(json!({"role": "assistant", "content": beside(text)}));
+            Taken::Finding(..) | Taken::Other(_) => {
+                let told = part.taken.in_the_models_words();
+                list.extend(told.map(|text| json!({"role": "assistant", "content": text})));
             }
             Taken::Assistant(text, calls) => {
                 let said = (!text.is_empty()).then(|| json!({"type": "text", "text": text}));

@@ -28,7 +28,7 @@ use super::blocks::BlockMachine;
 use super::chat::stream::ChatMachine;
 use super::diagnosis::Diagnosis;
 use super::guard::Guard;
-use super::machine::{Client, FormatMachine, Handout};
+use super::machine::{Client, FormatMachine, Handout, KeptBytes};
 use super::names::Names;
 use super::one_text::OneText;
 use super::sse::{EVENT_CAP, Splitter, TooLarge};
@@ -85,6 +85,21 @@ pub struct Spec {
     pub asked: WhoAsked,
     /// Whether the client reads the answer as one text. It is then told nothing before the turn has ended.
     pub one_text: bool,
+}
+
+impl Spec {
+    /// Of a request in which the proxy put nothing: whatever the model calls, the client called it so.
+    #[must_use]
+    pub fn untouched(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            hidden: Names::default(),
+            usage_wish: UsageWish::Refused,
+            echo: Echo::default(),
+            asked: WhoAsked::Nobody,
+            one_text: false,
+        }
+    }
 }
 
 /// Why a stream can't be read on.
@@ -189,11 +204,14 @@ impl Machine {
         if self.unweighed >= WEIGH_EVERY.min(self.cap) {
             self.weigh();
         }
-        // What is kept for the record may be given up for room, and the answer goes on.
-        if self.hold().is_err() && self.weighed > 0 {
-            self.forget();
+        match self.hold() {
+            // What is kept for the record may be given up for room, and the answer goes on.
+            Err(Full) if self.weighed > 0 => {
+                self.forget();
+                Ok(self.hold()?)
+            }
+            held => Ok(held?),
         }
-        Ok(self.hold()?)
     }
 
     /// Takes room for all that is held.
@@ -206,9 +224,7 @@ impl Machine {
     /// Weighs what is kept of the hop, and forgets it if that is too much.
     fn weigh(&mut self) {
         self.unweighed = 0;
-        let kept = self.format.kept();
-        self.weighed = kept.said + kept.waits;
-        if kept.said > self.cap {
+        if self.weighed().said > self.cap {
             self.forget();
         }
     }
@@ -216,8 +232,14 @@ impl Machine {
     fn forget(&mut self) {
         self.format.forget();
         self.forgot = true;
+        self.weighed();
+    }
+
+    /// What is kept of the hop, and notes what that weighs.
+    fn weighed(&mut self) -> KeptBytes {
         let kept = self.format.kept();
         self.weighed = kept.said + kept.waits;
+        kept
     }
 
     /// Whether the frame with the finish reason was seen. It and all after it are held, and what

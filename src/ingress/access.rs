@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION,
-    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
@@ -258,7 +258,6 @@ fn page(status: StatusCode, told: &str) -> Response {
     let fixed = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-store"),
         // Without a referrer a browser would send the form without the page's origin.
         (REFERRER_POLICY, "same-origin"),

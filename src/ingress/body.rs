@@ -128,7 +128,6 @@ where
     } else {
         whole.join()
     };
-    held.keep(whole.len());
     Ok(held.hold(whole))
 }
 

@@ -88,10 +88,7 @@ impl Unpackers {
             });
             let step = step.await.map_err(|_| ProxyError::panicked())?;
             match step {
-                (_, mut held, UnpackStep::Done(body)) => {
-                    held.keep(body.len());
-                    return Ok(held.hold(body));
-                }
+                (_, held, UnpackStep::Done(body)) => return Ok(held.hold(body)),
                 (same, grown, UnpackStep::Room) => (work, held) = (same, grown),
                 (_, _, UnpackStep::Large) => return Err(ProxyError::TooLarge { cap }),
                 (_, _, UnpackStep::Costly) => return Err(ProxyError::Unpacks),

@@ -18,13 +18,13 @@ const WAIT_PER_BODY: Duration = Duration::from_millis(100);
 const MAX_BODIES_AHEAD: u32 = 20;
 
 /// The room that bodies wait for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct BodyRoom {
     room: Room,
     freed: Arc<Notify>,
     /// The turn of the body that waits for the longest.
-    turn: Arc<Mutex<()>>,
-    waiting: Arc<AtomicU32>,
+    turn: Mutex<()>,
+    waiting: AtomicU32,
 }
 
 /// Counts a body as waiting until it is dropped.
@@ -44,8 +44,8 @@ impl BodyRoom {
         Self {
             room: room.clone(),
             freed,
-            turn: Arc::default(),
-            waiting: Arc::default(),
+            turn: Mutex::default(),
+            waiting: AtomicU32::default(),
         }
     }
 

@@ -121,15 +121,17 @@ impl Held {
     }
 
     /// Gives back what exceeds `bytes`.
-    pub fn keep(&mut self, bytes: usize) {
+    fn keep(&mut self, bytes: usize) {
         let over = self.bytes.saturating_sub(bytes);
         self.bytes -= over;
         self.room.give_back(over);
     }
 
-    /// Wraps bytes so that the room is given back when the last slice of them is dropped.
+    /// Wraps bytes so that their room is given back when the last slice of them is dropped. What exceeds them is given
+    /// back at once.
     #[must_use]
-    pub fn hold(self, bytes: Bytes) -> Bytes {
+    pub fn hold(mut self, bytes: Bytes) -> Bytes {
+        self.keep(bytes.len());
         Bytes::from_owner(HeldBytes { bytes, _held: self })
     }
 }
@@ -151,17 +153,20 @@ impl HeldAnswer {
     /// [`Full`] if there is no room for them. What was taken before stays taken.
     pub fn take(&mut self, bytes: usize) -> Result<(), Full> {
         let wanted = bytes.saturating_sub(FREE);
-        match wanted.checked_sub(self.0.bytes) {
-            Some(more) if !self.0.try_grow(more) => return Err(Full),
-            Some(_) => {}
-            None => self.0.keep(wanted),
+        let more = wanted.saturating_sub(self.0.bytes);
+        // Nearly all answers need none, and are asked for each read of them.
+        if more > 0 && !self.0.try_grow(more) {
+            return Err(Full);
         }
+        self.0.keep(wanted);
         Ok(())
     }
 
-    /// Wraps the bytes of the answer so that the room is given back when the last slice of them is dropped.
+    /// Wraps the bytes of the answer, which alone are left of it, so that the room is given back when the last slice
+    /// of them is dropped.
     #[must_use]
-    pub fn hold(self, bytes: Bytes) -> Bytes {
+    pub fn hold(mut self, bytes: Bytes) -> Bytes {
+        self.0.keep(bytes.len().saturating_sub(FREE));
         match self.0.bytes {
             0 => bytes,
             _ => self.0.hold(bytes),
@@ -189,7 +194,6 @@ mod tests {
         let room = Room::of(100);
         let mut held = room.enter();
         assert!(held.try_grow(60) && !held.try_grow(41));
-        held.keep(50);
         let held = held.hold(Bytes::from_static(&[0; 50]));
         let slice = held.slice(10..20);
         drop(held);

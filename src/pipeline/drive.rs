@@ -187,10 +187,7 @@ impl Driver {
             if self.say(out).await.is_err() {
                 return self.gone();
             }
-            // The bound counts hops that are already pending, plus the one in hand.
-            let capped = self.turn.state.pending.len() + 1 >= self.turn.state.terms.hops;
-            // Nobody can go on from what was forgotten.
-            let capped = capped || self.answers.iter().any(|answer| answer.forgotten);
+            let capped = self.turn.is_last(&self.answers);
             match (verdict, end) {
                 // Whatever follows a finish reason does not matter: a hop that holds only hidden
                 // calls is not shown.

@@ -19,8 +19,7 @@ use super::reporter::Reporter;
 use super::request::Untouched;
 use super::send::{REFUSAL_BYTES, refusal_body};
 use super::unpack::Unpack;
-use crate::dialect::names::Names;
-use crate::dialect::stream::{Echo, Spec, UsageWish, WhoAsked};
+use crate::dialect::stream::Spec;
 use crate::model::{Dialect, Rope};
 use crate::record::RetryReason;
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
@@ -55,15 +54,7 @@ fn heard(app: &Arc<App>, response: Response<Body>, mut reporter: Reporter) -> Re
         return response;
     };
     let (head, body) = response.into_parts();
-    // Whatever the model calls, the client called it so.
-    let spec = Spec {
-        dialect,
-        hidden: Names::default(),
-        usage_wish: UsageWish::Refused,
-        echo: Echo::default(),
-        asked: WhoAsked::Nobody,
-        one_text: false,
-    };
+    let spec = Spec::untouched(dialect);
     let meter = UsageMeter {
         reader: AnswerReader::new(app, spec, &head.headers),
         app: Arc::clone(app),

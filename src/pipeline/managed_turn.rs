@@ -187,6 +187,13 @@ impl ManagedTurn {
         }
     }
 
+    /// Whether these answers are the last: the bound on hops is reached, which counts those that are pending and the one
+    /// in hand, or one was forgotten, and nobody can go on from that.
+    pub(super) fn is_last(&self, answers: &[Answer]) -> bool {
+        let bound = self.state.pending.len() + 1 >= self.state.terms.hops;
+        bound || answers.iter().any(|answer| answer.forgotten)
+    }
+
     /// The first of these hops that the client is shown. Nearly always that is the first of all.
     pub(super) fn first_shown(&self, answers: &[Answer]) -> usize {
         match self.state.says_one_text() {

@@ -83,13 +83,13 @@ async fn hops(
                 ..Answer::default()
             });
             let composed = compose(app, turn, &spec, (&answers, 0), (&first, &last)).await;
-            return Ok(composed.map(|body| (status, headers, kept(held, body))));
+            return Ok(composed.map(|body| (status, headers, held.hold(body))));
         }
         let Some(mut answer) = aside(last.len(), || unary::read(&last, &spec)) else {
             // The body holds no message. If it hides nothing, it is the upstream's own answer.
             let own = !aside(last.len(), || unary::may_hide(&last, &spec));
             return Ok(own
-                .then_some((status, headers, kept(held, last)))
+                .then_some((status, headers, held.hold(last)))
                 .ok_or(Because::Unread));
         };
         answer.diagnosis = diagnosis;
@@ -101,12 +101,10 @@ async fn hops(
         if now > shown {
             (first, shown) = (last.clone(), now);
         }
-        let capped = turn.state.pending.len() + 1 >= turn.state.terms.hops;
-        let capped = capped || answers.iter().any(|answer| answer.forgotten);
-        if verdict != Verdict::HiddenOnly || capped {
+        if verdict != Verdict::HiddenOnly || turn.is_last(&answers) {
             let bodies = (&first, &last);
             let composed = compose(app, turn, &spec, (&answers, shown), bodies).await;
-            return Ok(composed.map(|body| (status, headers, kept(held, body))));
+            return Ok(composed.map(|body| (status, headers, held.hold(body))));
         }
         before += last.len();
         match next(app, turn, &answers, (&mut held, before)).await? {
@@ -156,13 +154,6 @@ async fn compose(
         turn.settle(app, answers, end).await;
     }
     Ok(composed)
-}
-
-/// The client's answer, which alone is left of all that was held.
-fn kept(mut held: HeldAnswer, body: Bytes) -> Bytes {
-    // Less than before always fits.
-    let _ = held.take(body.len());
-    held.hold(body)
 }
 
 enum NextHop {

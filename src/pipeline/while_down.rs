@@ -18,8 +18,7 @@ use super::app::App;
 use super::drive::{HEARTBEAT, may_pass};
 use super::error::{Fault, ProxyError};
 use super::send::refusal_body;
-use crate::dialect::names::Names;
-use crate::dialect::stream::{Echo, Machine, Spec, UsageWish, WhoAsked};
+use crate::dialect::stream::{Machine, Spec};
 use crate::model::Dialect;
 
 /// The content type of a stream of events.
@@ -164,14 +163,7 @@ async fn told(app: &App, dialect: Dialect, answer: Answer) -> Told {
 
 /// An error event.
 fn event(app: &App, dialect: Dialect, error: &[u8]) -> Told {
-    let spec = Spec {
-        dialect,
-        hidden: Names::default(),
-        usage_wish: UsageWish::Refused,
-        echo: Echo::default(),
-        asked: WhoAsked::Nobody,
-        one_text: false,
-    };
+    let spec = Spec::untouched(dialect);
     let mut out = Vec::new();
     Machine::new(app.intercept.clone(), &spec).fail(error, &mut out);
     Told::Event(Bytes::from(out.concat()))

@@ -177,10 +177,10 @@ impl View {
         kept: Option<Arc<Kept>>,
         measure: Measure<'_>,
     ) {
-        let Some(item) = self.transcript.items.get(index) else {
+        let transcript = Arc::clone(&self.transcript);
+        let Some(item) = transcript.items.get(index) else {
             return;
         };
-        let entry = item.entry;
         let before = self.call_of(item, index);
         let marks = Arc::make_mut(&mut self.marks);
         marks.raise(item.no, mark);
@@ -188,9 +188,8 @@ impl View {
             marks.keep(item.no, kept);
         }
         self.note_left(index, measure);
-        let item = self.transcript.items.get(index);
-        let now = item.map_or(before, |item| self.call_of(item, index));
-        if let Some(calls) = self.calls.get_mut(entry) {
+        let now = self.call_of(item, index);
+        if let Some(calls) = self.calls.get_mut(item.entry) {
             calls.replace(before, now);
         }
     }

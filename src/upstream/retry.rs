@@ -50,7 +50,7 @@ fn date(headers: &HeaderMap) -> Option<SystemTime> {
     moment(headers.get(http::header::DATE)?.to_str().ok()?)
 }
 
-/// How long it is to a date. None if that has passed.
+/// How long it is to a date: no time if that has passed. None if it is no date.
 fn until(date: &str, now: SystemTime) -> Option<Duration> {
     let wait = moment(date)?.duration_since(now);
     Some(wait.unwrap_or_default())

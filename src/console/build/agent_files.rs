@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{Taken, TakenCall, TakenPart, beside, learned};
+use super::{Taken, TakenCall, TakenPart};
 use crate::inspect::date;
 use crate::model::Digest;
 
@@ -83,11 +83,9 @@ pub(super) fn opened(mut parts: Vec<TakenPart>) -> Vec<TakenPart> {
 pub(super) fn alternate(parts: Vec<TakenPart>) -> Vec<TakenPart> {
     let mut all: Vec<TakenPart> = Vec::with_capacity(parts.len());
     for mut part in parts {
-        part.taken = match part.taken {
-            Taken::Finding(name, finding) => Taken::Assistant(learned(&name, &finding), Vec::new()),
-            Taken::Other(text) => Taken::Assistant(beside(&text), Vec::new()),
-            said @ (Taken::System(_) | Taken::User(_) | Taken::Assistant(..)) => said,
-        };
+        if let Some(text) = part.taken.in_the_models_words() {
+            part.taken = Taken::Assistant(text, Vec::new());
+        }
         if let Taken::Assistant(text, calls) = &part.taken
             && let Some(Taken::Assistant(before, none)) = all.last_mut().map(|last| &mut last.taken)
             && none.is_empty()
@@ -214,8 +212,10 @@ fn said(parts: &[TakenPart]) -> Vec<Said<'_>> {
     let said = parts.iter().filter_map(|part| match &part.taken {
         Taken::System(_) => None,
         Taken::User(text) => Some(Said::User(text)),
-        Taken::Finding(name, finding) => Some(Said::Answer(learned(name, finding).into(), &[])),
-        Taken::Other(text) => Some(Said::Answer(beside(text).into(), &[])),
+        Taken::Finding(..) | Taken::Other(_) => {
+            let told = part.taken.in_the_models_words();
+            told.map(|text| Said::Answer(text.into(), &[]))
+        }
         Taken::Assistant(text, calls) => Some(Said::Answer(text.into(), calls)),
     });
     said.collect()

@@ -111,14 +111,7 @@ impl View {
         if read == ReasoningRead::All {
             return Indexed::default();
         }
-        let seen = self.marked();
-        let message = |entry: &TranscriptEntry| {
-            let mut items = seen.transcript.items_of(entry).iter();
-            (
-                entry.role,
-                items.any(|item| item.kind == ItemKind::Call && seen.shown(item)),
-            )
-        };
+        let message = |entry: &TranscriptEntry| (entry.role, self.calls_of(entry).shown > 0);
         let messages: Vec<_> = self.transcript.entries.iter().map(message).collect();
         read.dropped(&messages).into_iter().collect()
     }

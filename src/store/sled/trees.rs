@@ -237,36 +237,39 @@ impl Trees {
 
     /// The day from which the age of what has no day is counted.
     pub(super) fn since(&self, path: &Path) -> Result<u16, StoreError> {
-        let value = guarded(path, || self.meta.get("since"))?;
-        let day = value.and_then(|value| value[..].try_into().ok());
-        Ok(day.map_or(0, u16::from_be_bytes))
+        self.day(path, "since")
     }
 
     /// The day of the last sweep. 0 if there was none.
     pub(super) fn swept(&self, path: &Path) -> Result<u16, StoreError> {
-        let value = guarded(path, || self.meta.get("swept"))?;
-        let day = value.and_then(|value| value[..].try_into().ok());
-        Ok(day.map_or(0, u16::from_be_bytes))
+        self.day(path, "swept")
     }
 
     /// Notes that nothing is left that was too old on a day.
     pub(super) fn put_swept(&self, path: &Path, day: u16) -> Result<(), StoreError> {
-        guarded(path, || {
-            self.meta.insert("swept", &day.to_be_bytes()).map(|_| ())
-        })
+        self.put_day(path, "swept", day)
     }
 
     /// The day on which the clock was first too far ahead of the last sweep to be believed. 0 if there is none.
     pub(super) fn doubted(&self, path: &Path) -> Result<u16, StoreError> {
-        let value = guarded(path, || self.meta.get("doubted"))?;
-        let day = value.and_then(|value| value[..].try_into().ok());
-        Ok(day.map_or(0, u16::from_be_bytes))
+        self.day(path, "doubted")
     }
 
     /// Notes that day.
     pub(super) fn put_doubted(&self, path: &Path, day: u16) -> Result<(), StoreError> {
+        self.put_day(path, "doubted", day)
+    }
+
+    /// A day that was noted under a name. 0 if there is none.
+    fn day(&self, path: &Path, name: &str) -> Result<u16, StoreError> {
+        let value = guarded(path, || self.meta.get(name))?;
+        let day = value.and_then(|value| value[..].try_into().ok());
+        Ok(day.map_or(0, u16::from_be_bytes))
+    }
+
+    fn put_day(&self, path: &Path, name: &str, day: u16) -> Result<(), StoreError> {
         guarded(path, || {
-            self.meta.insert("doubted", &day.to_be_bytes()).map(|_| ())
+            self.meta.insert(name, &day.to_be_bytes()).map(|_| ())
         })
     }
 

@@ -88,11 +88,10 @@ impl AnswerBuilder {
     }
 
     /// Takes in what stands beside the text of a whole body.
-    pub fn take_beside(&mut self, chunk: &Chunk<'_>) {
+    pub fn take_beside(&mut self, chunk: &Chunk<'_>, body: &Bytes) {
         let message = chunk.delta.as_ref();
-        self.beside = message.map_or_else(Default::default, |message| {
-            beside_text::lists(&message.object)
-        });
+        let lists = message.map(|message| beside_text::lists(&message.object, body));
+        self.beside = lists.unwrap_or_default();
     }
 
     /// Takes in a string from a frame that fits a shape.

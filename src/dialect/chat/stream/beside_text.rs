@@ -14,11 +14,14 @@ const PLACES: [&str; 2] = ["start_index", "end_index"];
 /// The member in which an annotation of a web page has them.
 const CITATION: &str = "url_citation";
 
-/// The elements of the lists of a message, in the order of [`LISTS`].
-pub fn lists(message: &Object<'_>) -> [Vec<Bytes>; 2] {
+/// The elements of the lists of a message in a body, in the order of [`LISTS`]. They are slices of the body: an image has
+/// megabytes.
+pub fn lists(message: &Object<'_>, body: &Bytes) -> [Vec<Bytes>; 2] {
     LISTS.map(|key| {
         let list = message.raw(key).unwrap_or_default();
-        json::elements(list).map(Bytes::copy_from_slice).collect()
+        json::elements(list)
+            .map(|one| body.slice_ref(one))
+            .collect()
     })
 }
 
@@ -36,9 +39,9 @@ pub fn joined(hops: &[Answer], begins: &[usize]) -> [Vec<Bytes>; 2] {
 
 /// The edit that moves the annotations of a piece on by so many characters.
 pub fn moved_list(delta: &Node<'_>, by: usize) -> Option<Edit> {
-    let [annotations, _] = lists(&delta.object);
-    let moved: Vec<Bytes> = annotations.iter().map(|one| moved(one, by)).collect();
     let [key, _] = LISTS;
+    let annotations = json::elements(delta.object.raw(key).unwrap_or_default());
+    let moved: Vec<Bytes> = annotations.map(|one| moved(one, by)).collect();
     (!moved.is_empty()).then(|| delta.set(key, &json::list(&moved)))
 }
 

@@ -76,15 +76,12 @@ impl FormatMachine for ChatMachine {
             Some(data) if data == wire::DONE => self.take_done(frame, client),
             Some(data) => match Chunk::read(&data, Body::Delta, self.hop.choice) {
                 Some(chunk) if self.stops(&frame, &chunk) => client.withhold(),
-                // An error is handed on unread, and a piece of a hidden name may not be.
-                Some(chunk)
-                    if (chunk.is_error() || frame.event() == b"error")
-                        && !chunk.calls.is_empty()
-                        && self.hop.calls.may_hide() =>
-                {
-                    client.withhold();
-                }
                 Some(chunk) if chunk.is_error() || frame.event() == b"error" => {
+                    // An error is handed on unread, and a piece of a hidden name may not be.
+                    if self.hop.calls.may_hide() && !chunk.calls.is_empty() {
+                        client.withhold();
+                        return;
+                    }
                     self.hop.fail(data.clone());
                     self.drain(client);
                     self.hold_or_say(frame, client);

@@ -25,7 +25,7 @@ pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {
     hop.absorb(&chunk);
     hop.mark_done();
     hop.take_tokens(&chunk);
-    hop.take_beside(&chunk);
+    hop.take_beside(&chunk, body);
     Some(hop.take_answer())
 }
 
