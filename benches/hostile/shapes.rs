@@ -22,7 +22,13 @@ pub enum Shape {
     /// A whole answer of so many KiB of text.
     Whole(Dialect),
     /// A streamed answer of so many calls.
-    StreamedCalls,
+    StreamedCalls(Dialect),
+    /// A streamed answer of so many texts, each of which is a block or an item of its own.
+    Texts(Dialect),
+    /// A streamed answer that says so many members that nobody knows.
+    Members(Dialect),
+    /// A streamed answer of so many hidden calls, each of which is signed, and a visible one in as many pieces.
+    Signs,
     /// A streamed answer of so many hidden calls, and a short request behind it.
     HiddenCalls(Dialect),
 }
@@ -30,7 +36,7 @@ pub enum Shape {
 use Dialect::{Chat, Messages, Responses};
 
 /// All shapes, with the size of each at its smallest.
-pub const SHAPES: [(Shape, usize); 20] = [
+pub const SHAPES: [(Shape, usize); 27] = [
     (Shape::CallsOfOne(Chat), 8_000),
     (Shape::CallsOfOne(Responses), 8_000),
     (Shape::CallsOfOne(Messages), 8_000),
@@ -47,7 +53,14 @@ pub const SHAPES: [(Shape, usize); 20] = [
     (Shape::Whole(Chat), 16 << 10),
     (Shape::Whole(Responses), 16 << 10),
     (Shape::Whole(Messages), 16 << 10),
-    (Shape::StreamedCalls, 8_000),
+    (Shape::StreamedCalls(Chat), 8_000),
+    (Shape::StreamedCalls(Responses), 8_000),
+    (Shape::StreamedCalls(Messages), 8_000),
+    (Shape::Texts(Responses), 8_000),
+    (Shape::Texts(Messages), 8_000),
+    (Shape::Members(Chat), 40_000),
+    (Shape::Members(Messages), 40_000),
+    (Shape::Signs, 4_000),
     (Shape::HiddenCalls(Chat), 2_000),
     (Shape::HiddenCalls(Responses), 2_000),
     (Shape::HiddenCalls(Messages), 2_000),
@@ -95,7 +108,12 @@ impl Shape {
             }
             Self::Stream(dialect) => vec![one(dialect, &begin, &format!("stream-{size}"), true)],
             Self::Whole(dialect) => vec![one(dialect, &begin, &format!("whole-{size}"), false)],
-            Self::StreamedCalls => vec![one(Chat, &begin, &format!("calls-{size}"), true)],
+            Self::StreamedCalls(dialect) => {
+                vec![one(dialect, &begin, &format!("calls-{size}"), true)]
+            }
+            Self::Texts(dialect) => vec![one(dialect, &begin, &format!("texts-{size}"), true)],
+            Self::Members(dialect) => vec![one(dialect, &begin, &format!("members-{size}"), true)],
+            Self::Signs => vec![one(Chat, &begin, &format!("signs-{size}"), true)],
             Self::HiddenCalls(dialect) => {
                 let first = one(dialect, &begin, &format!("hidden-{size}"), true);
                 let said = vec![wire::user(&begin), wire::assistant("ok"), wire::user("on")];

@@ -103,7 +103,7 @@ pub fn calls(dialect: Dialect, numbers: &[usize], equal: bool) -> Vec<Value> {
     }
 }
 
-/// Answers a request by the name of its model: `plain`, or `stream`, `whole`, `calls` or `hidden` with a size behind it.
+/// Answers a request by the name of its model: `plain`, or a kind of answer with its size behind it.
 pub async fn answer(request: axum::extract::Request) -> Response {
     if request.method() != "POST" {
         let mut response = Response::new(Body::empty());
@@ -142,6 +142,23 @@ pub async fn answer(request: axum::extract::Request) -> Response {
             dialect,
             (0..size).map(|at| Said::Call(at, "bash")),
         )),
+        "texts" => Box::new(streamed(dialect, (0..size).map(Said::Own))),
+        "members" => {
+            let each = 100;
+            let begin = [Said::Call(0, "bash")].into_iter();
+            let members = (0..size / each).map(move |at| Said::Members(at * each, each));
+            Box::new(streamed(dialect, begin.chain(members)))
+        }
+        "signs" => {
+            let calls = (0..size).map(|at| Said::Call(at, "recall"));
+            let signs = (0..size).map(Said::Sign);
+            let shown = [Said::Call(size, "bash")].into_iter();
+            let pieces = (0..size).map(move |_| Said::Piece(size));
+            Box::new(streamed(
+                dialect,
+                calls.chain(signs).chain(shown).chain(pieces),
+            ))
+        }
         "hidden" => {
             let calls = (0..size).map(|at| Said::Call(at, "recall"));
             Box::new(streamed(
@@ -197,6 +214,22 @@ fn message(text: &str) -> Value {
 enum Said {
     Text(String),
     Call(usize, &'static str),
+    /// A text in a block or an item of its own.
+    Own(usize),
+    /// So many members that nobody knows, from this number on, of the first call.
+    Members(usize, usize),
+    /// What signs a call.
+    Sign(usize),
+    /// A piece of a call's arguments.
+    Piece(usize),
+}
+
+/// Members that nobody knows, behind those of an object.
+fn with_members(mut object: Value, from: usize, count: usize) -> Value {
+    for at in from..from + count {
+        object[format!("x{at}")] = "".into();
+    }
+    object
 }
 
 /// The events of a stream that says this.
@@ -263,6 +296,16 @@ fn chat_event(said: &Said) -> String {
             json!({"tool_calls": [{"index": at, "id": format!("call_{at}_of_many"),
             "type": "function", "function": {"name": name, "arguments": "{\"id\": \"1\"}"}}]})
         }
+        Said::Members(from, count) => {
+            json!({"tool_calls": [with_members(json!({"index": 0}), *from, *count)]})
+        }
+        Said::Sign(at) => {
+            json!({"reasoning_details": [{"type": "reasoning.encrypted", "id": format!("call_{at}_of_many"), "data": "x"}]})
+        }
+        Said::Piece(at) => {
+            json!({"tool_calls": [{"index": at, "function": {"arguments": " "}}]})
+        }
+        Said::Own(_) => json!({"content": "a"}),
     };
     event(
         &json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m",
@@ -285,6 +328,16 @@ fn responses_event(said: &Said) -> String {
                 "output_index": at + 1, "item": item});
             event(&added) + &event(&done)
         }
+        Said::Own(at) => {
+            let mut item = message("a");
+            item["id"] = format!("msg_{at}").into();
+            let added = json!({"type": "response.output_item.added", "sequence_number": 2,
+                "output_index": at + 1, "item": item});
+            let done = json!({"type": "response.output_item.done", "sequence_number": 2,
+                "output_index": at + 1, "item": item});
+            event(&added) + &event(&done)
+        }
+        Said::Members(..) | Said::Sign(_) | Said::Piece(_) => String::new(),
     }
 }
 
@@ -301,5 +354,17 @@ fn messages_event(said: &Said) -> String {
             let stop = json!({"type": "content_block_stop", "index": index});
             [start, delta, stop].iter().map(event).collect()
         }
+        Said::Own(at) => {
+            let index = at + 1;
+            let start = json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}});
+            let delta = json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": "a"}});
+            let stop = json!({"type": "content_block_stop", "index": index});
+            [start, delta, stop].iter().map(event).collect()
+        }
+        Said::Members(from, count) => {
+            let delta = with_members(json!({"type": "text_delta", "text": ""}), *from, *count);
+            event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+        }
+        Said::Sign(_) | Said::Piece(_) => String::new(),
     }
 }

@@ -20,8 +20,8 @@ pub struct Answer {
     pub reasoning: Vec<(String, Reasoning)>,
     /// The speech as a JSON object: whole, or from a stream its id alone.
     pub audio: Option<Bytes>,
-    /// The tokens of its text as a JSON array, if an unstreamed answer has them in its `logprobs`.
-    pub tokens: Option<Bytes>,
+    /// The tokens of its text and of its refusal, each as a JSON array, if an unstreamed answer has them in its `logprobs`.
+    pub tokens: [Option<Bytes>; 2],
     /// Annotations of its text and images beside it, if an unstreamed answer of a format has them whose clients read the
     /// texts of several hops as one.
     pub beside: [Vec<Bytes>; 2],

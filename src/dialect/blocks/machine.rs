@@ -7,7 +7,7 @@
 //! with all that has its place behind it, until that is known (`queue`); the frame with the finish
 //! reason, with all that follows it, until the turn is recorded (`held`); and nothing else.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -20,6 +20,9 @@ use crate::dialect::usage::{UsageMode, combined};
 use crate::model::Usage;
 use crate::model::raw::{self, Object};
 
+/// How many frames of a hop may tell of its end. Messages allows more than one, and no provider sends more than a few.
+const ENDS: usize = 64;
+
 /// The stream machine of a format whose messages are made of blocks.
 #[derive(Debug)]
 pub struct BlockMachine<E> {
@@ -28,6 +31,12 @@ pub struct BlockMachine<E> {
     events: E,
     /// The blocks of the hop, in the order in which they were begun.
     slots: Vec<Slot>,
+    /// The last slot of each of the upstream's numbers.
+    by_number: HashMap<u64, usize>,
+    /// The slots that follow others and are not decided.
+    following: Vec<usize>,
+    /// How many frames told of an end.
+    ends: usize,
     queue: VecDeque<Routed>,
     held: Vec<Routed>,
     /// How the hop before this one ended, for a turn that goes no further.
@@ -84,8 +93,15 @@ struct Numbering {
 impl<E: Events> FormatMachine for BlockMachine<E> {
     fn take(&mut self, frame: Frame, client: &mut Client<'_>) {
         let kind = self.events.take(&frame);
+        let ends = matches!(kind, FrameKind::Finish | FrameKind::End | FrameKind::Error);
+        self.ends += usize::from(ends);
+        // With each of them all that was said is looked at.
+        if self.ends > ENDS {
+            client.withhold();
+            return;
+        }
         self.failed |= kind == FrameKind::Error;
-        if matches!(kind, FrameKind::Finish | FrameKind::End | FrameKind::Error) {
+        if ends {
             self.settle(client);
         }
         let slot = self.route(kind);
@@ -141,7 +157,7 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         let waiting = self.queue.iter().chain(&self.held);
         let waiting = waiting.map(|routed| routed.frame.raw().len() + size_of::<Routed>());
         let shown = self.shown.iter().map(Bytes::len);
-        let slots = self.slots.len() * size_of::<Slot>();
+        let slots = self.slots.len() * (size_of::<Slot>() + size_of::<(u64, usize)>());
         KeptBytes {
             waits: kept.waits + waiting.chain(shown).sum::<usize>() + slots,
             ..kept
@@ -168,6 +184,9 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         self.counted.extend(self.usage.take());
         self.events.next_hop();
         self.slots.clear();
+        self.by_number.clear();
+        self.following.clear();
+        self.ends = 0;
         self.queue.clear();
         self.before = self.ends();
         self.later = true;
@@ -226,6 +245,9 @@ impl<E: Events> BlockMachine<E> {
             guard,
             events,
             slots: Vec::new(),
+            by_number: HashMap::new(),
+            following: Vec::new(),
+            ends: 0,
             queue: VecDeque::new(),
             held: Vec::new(),
             before: Vec::new(),
@@ -284,16 +306,15 @@ impl<E: Events> BlockMachine<E> {
     /// Finds or begins the slot of the block that a frame is about, and notes what the frame tells
     /// of the block's visibility.
     fn route(&mut self, kind: FrameKind) -> Option<usize> {
-        let place = |slots: &[Slot], at| slots.iter().rposition(|slot| slot.at == at);
         match kind {
             FrameKind::Open { at, visibility } => Some(self.begin(at, visibility)),
             // A block that was never begun is for the client to judge.
-            FrameKind::Within { at } => Some(match place(&self.slots, at) {
-                Some(place) => place,
+            FrameKind::Within { at } => Some(match self.by_number.get(&at) {
+                Some(place) => *place,
                 None => self.begin(at, Visibility::Shown),
             }),
             FrameKind::Close { at, visibility } => {
-                let Some(place) = place(&self.slots, at) else {
+                let Some(place) = self.by_number.get(&at).copied() else {
                     return Some(self.begin(at, visibility));
                 };
                 if self.visibility(place) == Visibility::Open {
@@ -320,6 +341,7 @@ impl<E: Events> BlockMachine<E> {
             closed: false,
         });
         let place = self.slots.len() - 1;
+        self.by_number.insert(at, place);
         self.decide(place, visibility);
         place
     }
@@ -331,6 +353,9 @@ impl<E: Events> BlockMachine<E> {
         }
         if let Some(slot) = self.slots.get_mut(place) {
             slot.visibility = visibility;
+        }
+        if visibility == Visibility::Follows {
+            self.following.push(place);
         }
     }
 
@@ -351,8 +376,8 @@ impl<E: Events> BlockMachine<E> {
 
     /// Decides the blocks that follow others.
     fn follow(&mut self, visibility: Visibility) {
-        for slot in &mut self.slots {
-            if slot.visibility == Visibility::Follows {
+        for place in std::mem::take(&mut self.following) {
+            if let Some(slot) = self.slots.get_mut(place) {
                 slot.visibility = visibility;
             }
         }
@@ -360,11 +385,7 @@ impl<E: Events> BlockMachine<E> {
 
     /// Decides the blocks that are open, because the hop has ended, and hands out the queue.
     fn settle(&mut self, client: &mut Client<'_>) {
-        if self
-            .slots
-            .iter()
-            .any(|slot| slot.visibility == Visibility::Follows)
-        {
+        if !self.following.is_empty() {
             let visibility = match self.events.answer().verdict() {
                 Verdict::Done | Verdict::Mixed | Verdict::Cut => Visibility::Shown,
                 Verdict::HiddenOnly | Verdict::Broken => Visibility::Hidden,

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::json;
@@ -185,7 +186,7 @@ pub struct Thinking {
     /// The elements in order; texts that follow each other are one.
     elements: Vec<Element>,
     /// The part's other members, each with its newest value.
-    members: Vec<(String, Bytes)>,
+    members: IndexMap<String, Bytes>,
     /// Whether the value is one string and no list.
     plain: bool,
 }
@@ -206,7 +207,7 @@ impl Thinking {
         let members = self
             .members
             .iter()
-            .map(|(key, value)| key.len() + value.len());
+            .map(|(key, value)| key.len() + value.len() + size_of::<(String, Bytes)>());
         elements.chain(members).sum()
     }
 
@@ -217,9 +218,8 @@ impl Thinking {
             if member.key == "thinking" {
                 self.absorb_value(value);
             } else if member.key != "type" {
-                self.members.retain(|(known, _)| *known != *member.key);
                 let value = Bytes::copy_from_slice(value);
-                self.members.push((member.key.to_string(), value));
+                self.members.insert(member.key.to_string(), value);
             }
         }
     }

@@ -9,6 +9,7 @@
 //! (<https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks>).
 
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -117,7 +118,7 @@ pub fn visible(answer: &Answer) -> Vec<Call> {
     let mut owed: Option<Signature> = None;
     let mut visible = Vec::new();
     for call in &answer.calls {
-        let own = of_members(&call.extra);
+        let own = of_members(call.extra.iter().map(|(key, raw)| (key, raw)));
         if call.hidden {
             owed = owed.or(own);
             continue;
@@ -133,10 +134,11 @@ pub fn visible(answer: &Answer) -> Vec<Call> {
 }
 
 /// The signature among members that are not the API's own.
-pub fn of_members(members: &[(String, Bytes)]) -> Option<Signature> {
-    members
-        .iter()
-        .find_map(|(key, raw)| Signature::read(key, raw))
+pub fn of_members<'a>(
+    members: impl IntoIterator<Item = (&'a String, &'a Bytes)>,
+) -> Option<Signature> {
+    let mut members = members.into_iter();
+    members.find_map(|(key, raw)| Signature::read(key, raw))
 }
 
 /// The id of the call that an element of `reasoning_details` signs.
@@ -170,37 +172,13 @@ pub fn details(
     let elements = json::array(raw)?.map(Cow::Borrowed).collect();
     let (elements, uncut) = newest(elements, &edit.joined);
     let drop = edit.drop_reasoning;
-    let mut signed: Vec<Option<String>> = elements
+    let ids: HashSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+    let before: Vec<Option<String>> = elements
         .iter()
         .map(|element| signs(&Object::parse(element).ok()?))
-        .map(|id| id.filter(|id| calls.iter().any(|call| call.id == *id)))
+        .map(|id| id.filter(|id| ids.contains(id.as_str())))
         .collect();
-    let before = signed.clone();
-    let has = |signed: &[Option<String>], id: &str| signed.iter().flatten().any(|own| own == id);
-    // The client got the hidden call's signature as that of its own call. Here it becomes the
-    // hidden call's again, and moves on from there if the hidden call is left out.
-    for (at, call) in calls.iter().enumerate() {
-        let behind = calls.iter().skip(at + 1).find(|next| next.visible);
-        if let (true, Some(next)) = (call.signed, behind)
-            && !has(&signed, &call.id)
-            && let Some(own) = signed.iter_mut().flatten().find(|own| **own == next.id)
-        {
-            own.clone_from(&call.id);
-        }
-    }
-    // The signature of a call that goes moves to the next call that stays, unless that has its own.
-    let mut gone: Vec<usize> = Vec::new();
-    for (at, call) in calls.iter().enumerate().filter(|(_, call)| !call.stays) {
-        let next = calls.iter().skip(at + 1).find(|next| next.stays);
-        let next = next.filter(|next| !has(&signed, &next.id));
-        for (element, own) in signed.iter_mut().enumerate() {
-            match (own, &next) {
-                (Some(own), Some(next)) if *own == call.id => own.clone_from(&next.id),
-                (Some(own), None) if *own == call.id => gone.push(element),
-                _ => {}
-            }
-        }
-    }
+    let (signed, gone) = moved(&before, calls);
     let kept =
         |at: &usize| !gone.contains(at) && (!drop || signed.get(*at).is_some_and(Option::is_some));
     let places: Vec<usize> = (0..elements.len()).filter(kept).collect();
@@ -220,6 +198,72 @@ pub fn details(
     };
     let all: Vec<Bytes> = places.into_iter().map(element).collect();
     Some(DetailsEdit::Replace(json::list(&all)))
+}
+
+/// Which call each element signs once those that were hidden or go have theirs in the right place, and the elements
+/// that sign none any more. `before` says which call each signs as the client has it.
+fn moved(before: &[Option<String>], calls: &[CallPlace]) -> (Vec<Option<String>>, HashSet<usize>) {
+    // A message may have tens of thousands of calls, and as many elements.
+    let mut of: HashMap<&str, BTreeSet<usize>> = HashMap::new();
+    for (element, id) in before.iter().enumerate() {
+        if let Some(id) = id {
+            of.entry(id).or_default().insert(element);
+        }
+    }
+    // The client got the hidden call's signature as that of its own call. Here it becomes the
+    // hidden call's again, and moves on from there if the hidden call is left out.
+    for (call, behind) in with_next(calls, |next| next.visible) {
+        if let (true, false, Some(next)) = (call.signed, of.contains_key(&*call.id), behind)
+            && let Some(theirs) = of.get_mut(&*next.id)
+            && let Some(first) = theirs.pop_first()
+        {
+            if theirs.is_empty() {
+                of.remove(&*next.id);
+            }
+            of.insert(&call.id, BTreeSet::from([first]));
+        }
+    }
+    // The signature of a call that goes moves to the next call that stays, unless that has its own.
+    let mut gone = HashSet::new();
+    for (call, next) in with_next(calls, |next| next.stays) {
+        if call.stays {
+            continue;
+        }
+        let next = next.filter(|next| !of.contains_key(&*next.id));
+        match (of.remove(&*call.id), next) {
+            (Some(elements), Some(next)) => {
+                of.insert(&next.id, elements);
+            }
+            (Some(elements), None) => gone.extend(elements),
+            (None, _) => {}
+        }
+    }
+    let mut signed = vec![None; before.len()];
+    for (id, elements) in of {
+        for element in elements {
+            if let Some(own) = signed.get_mut(element) {
+                *own = Some(id.to_owned());
+            }
+        }
+    }
+    (signed, gone)
+}
+
+/// Each call with the first behind it that is of a kind.
+fn with_next(
+    calls: &[CallPlace],
+    of_kind: impl Fn(&CallPlace) -> bool,
+) -> Vec<(&CallPlace, Option<&CallPlace>)> {
+    let mut next = None;
+    let mut all = Vec::with_capacity(calls.len());
+    for call in calls.iter().rev() {
+        all.push((call, next));
+        if of_kind(call) {
+            next = Some(call);
+        }
+    }
+    all.reverse();
+    all
 }
 
 /// The elements without those that earlier hops had shown, and whether all elements are left. A

@@ -5,6 +5,9 @@
 
 mod bases;
 mod client;
+mod heard;
+mod hop;
+mod joined;
 mod spoil;
 
 use bytes::Bytes;
@@ -75,13 +78,18 @@ fn whole(spec: &Spec, hops: &[Bytes]) -> (Option<Bytes>, Vec<String>) {
         if verdict == Verdict::HiddenOnly && number + 1 < hops.len() {
             continue;
         }
+        let shown = if spec.one_text {
+            one_text::first_shown(&answers)
+        } else {
+            0
+        };
         let ended = Unstreamed {
-            skipped: &[],
+            skipped: &answers[..shown],
             usage: UsageMode::default(),
             hidden: &spec.hidden,
-            first: &hops[0],
+            first: &hops[shown],
             last: body,
-            hops: &answers,
+            hops: &answers[shown..],
             end: end_of((verdict == Verdict::HiddenOnly).then(|| line(&answers))),
         };
         let composed = unary::compose(&ended, spec);

@@ -23,7 +23,7 @@ pub struct AnswerBuilder {
     /// The reasoning that stands in parts of the content.
     thinking: Option<Thinking>,
     audio: Option<Bytes>,
-    tokens: Option<Bytes>,
+    tokens: [Option<Bytes>; 2],
     beside: [Vec<Bytes>; 2],
     pub calls: CallTable,
     /// The index of the choice that is read.
@@ -83,8 +83,8 @@ impl AnswerBuilder {
 
     /// Takes in the `logprobs` of a whole body, once its calls are decided.
     pub fn take_tokens(&mut self, chunk: &Chunk<'_>) {
-        let list = chunk.text_tokens(self.calls.hides());
-        self.tokens = list.map(|list| Bytes::copy_from_slice(chunk.bytes(&list)));
+        let lists = chunk.lists_of_tokens(self.calls.hides());
+        self.tokens = lists.map(|list| Some(Bytes::copy_from_slice(chunk.bytes(&list?))));
     }
 
     /// Takes in what stands beside the text of a whole body.
@@ -212,7 +212,7 @@ impl AnswerBuilder {
                 .chain(reasoning.map(ReasoningPieces::finished))
                 .collect(),
             audio: self.audio.take(),
-            tokens: self.tokens.take(),
+            tokens: std::mem::take(&mut self.tokens),
             beside: std::mem::take(&mut self.beside),
             calls: calls.into_calls(self.ended()),
             finish: self.finish.clone(),

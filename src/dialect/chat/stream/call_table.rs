@@ -2,9 +2,10 @@
 //! whether a call is hidden. It never sees frames and holds nothing back itself; it only says
 //! which calls are not decided yet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 
 use super::wire::{Arguments, CallPart, Chunk};
 use crate::dialect::answer::Call;
@@ -14,6 +15,8 @@ use crate::model::raw;
 
 /// The least length of an id that is searched for: shorter ones occur in other texts too.
 const LONG_ID: usize = 8;
+/// With more calls than this kept from the client, all that is unreadable is taken to name one of them.
+const MANY_KEPT: usize = 256;
 
 /// Whether the client may see a call, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,8 @@ struct CallPieces {
     kind: Option<String>,
     /// As on the wire, with its escapes; decoded once, at the end.
     arguments: Vec<u8>,
-    extra: Vec<(String, Bytes)>,
+    /// The fields that this code does not know, each with its last value.
+    extra: IndexMap<String, Bytes>,
     visibility: Visibility,
     shown_as: Option<u64>,
 }
@@ -51,8 +55,10 @@ pub struct CallTable {
     by_id: HashMap<String, Slots>,
     /// The last slot of each index.
     by_index: HashMap<u64, usize>,
-    /// How many calls are not decided.
-    open: usize,
+    /// The calls that are not decided.
+    open: BTreeSet<usize>,
+    /// Those that the client may see.
+    visible: BTreeSet<usize>,
     /// How many are kept from the client.
     kept: usize,
     /// The lowest index above all under which calls were shown.
@@ -67,6 +73,8 @@ struct Slots {
     last: usize,
     /// The last one of each index.
     by_index: HashMap<Option<u64>, usize>,
+    /// One that calls a hidden tool.
+    hidden: Option<usize>,
 }
 
 /// The name that the client reads under one index.
@@ -93,7 +101,7 @@ impl CallTable {
 
     /// Whether any call is kept from the client, or may have to be.
     pub fn keeps(&self) -> bool {
-        self.kept + self.open > 0
+        self.kept > 0 || !self.open.is_empty()
     }
 
     /// An empty table for the next hop, which continues the numbers that the client sees.
@@ -107,6 +115,10 @@ impl CallTable {
     /// Whether unreadable bytes contain the id of a call that is kept from the client, or may have
     /// to be.
     pub fn has_hidden_id(&self, bytes: &[u8]) -> bool {
+        // Each id is looked for by itself. No model calls so many hidden tools at once.
+        if self.kept + self.open.len() > MANY_KEPT {
+            return true;
+        }
         let kept =
             |call: &&CallPieces| call.visibility != Visibility::Visible && call.id.len() >= LONG_ID;
         let mut kept = self.calls.iter().filter(kept);
@@ -162,13 +174,11 @@ impl CallTable {
             }
         }
         for (field, value) in &part.extra {
-            call.extra.retain(|(known, _)| known != field);
-            call.extra.push((field.clone(), value.clone()));
+            call.extra.insert(field.clone(), value.clone());
         }
         if call.visibility == Visibility::Open {
-            call.visibility = call.decide(hidden, part);
-            self.open -= usize::from(call.visibility != Visibility::Open);
-            self.kept += usize::from(call.visibility == Visibility::Hidden);
+            let decided = call.decide(hidden, part);
+            self.decide(slot, decided);
         }
         slot
     }
@@ -180,7 +190,7 @@ impl CallTable {
             let extra = call
                 .extra
                 .iter()
-                .map(|(key, value)| key.len() + value.len());
+                .map(|(key, value)| key.len() + value.len() + size_of::<(String, Bytes)>());
             // An id is kept twice.
             2 * call.id.len() + call.name.len() + extra.sum::<usize>()
         });
@@ -216,24 +226,41 @@ impl CallTable {
     /// Decides the calls that are open, because no piece follows. If the hop was `cut`, a call
     /// whose name might have become a hidden one is withheld.
     pub fn settle(&mut self, cut: bool) {
-        if self.open == 0 {
-            return;
-        }
-        for call in self
-            .calls
-            .iter_mut()
-            .filter(|call| call.visibility == Visibility::Open)
-        {
-            call.visibility = if self.hidden.meant(&call.name).is_some() {
+        for slot in std::mem::take(&mut self.open) {
+            let name = self.calls.get(slot).map_or("", |call| &call.name);
+            let decided = if self.hidden.meant(name).is_some() {
                 Visibility::Hidden
-            } else if cut && self.hidden.may_become(&call.name) {
+            } else if cut && self.hidden.may_become(name) {
                 Visibility::Withheld
             } else {
                 Visibility::Visible
             };
-            self.kept += usize::from(call.visibility != Visibility::Visible);
+            self.decide(slot, decided);
         }
-        self.open = 0;
+    }
+
+    /// Notes what is known of an open call.
+    fn decide(&mut self, slot: usize, visibility: Visibility) {
+        let Some(call) = self.calls.get_mut(slot) else {
+            return;
+        };
+        call.visibility = visibility;
+        if visibility == Visibility::Open {
+            return;
+        }
+        self.open.remove(&slot);
+        match visibility {
+            Visibility::Visible => {
+                self.visible.insert(slot);
+            }
+            Visibility::Hidden => {
+                self.kept += 1;
+                if let Some(slots) = self.by_id.get_mut(&call.id) {
+                    slots.hidden.get_or_insert(slot);
+                }
+            }
+            Visibility::Withheld | Visibility::Open => self.kept += 1,
+        }
     }
 
     /// The index under which the client sees a call: the upstream's own, or if `renumber` is set
@@ -281,20 +308,12 @@ impl CallTable {
 
     /// The hidden call with this id.
     pub fn hidden_with_id(&self, id: &str) -> Option<usize> {
-        let hidden = |call: &CallPieces| call.visibility == Visibility::Hidden && call.id == id;
-        self.calls.iter().position(hidden)
+        self.by_id.get(id)?.hidden
     }
 
     /// The first visible call behind this one.
     pub fn next_visible(&self, slot: usize) -> Option<usize> {
-        let visible = |slot: &usize| self.visibility(*slot) == Visibility::Visible;
-        (slot + 1..self.calls.len()).find(visible)
-    }
-
-    /// Whether the client was shown a piece of this call.
-    pub fn was_shown(&self, slot: usize) -> bool {
-        let call = self.calls.get(slot);
-        call.is_some_and(|call| call.shown_as.is_some())
+        self.visible.range(slot + 1..).next().copied()
     }
 
     /// The id of a call, if it has one.
@@ -342,12 +361,12 @@ impl CallTable {
             name: String::new(),
             kind: None,
             arguments: Vec::new(),
-            extra: Vec::new(),
+            extra: IndexMap::new(),
             visibility: Visibility::Open,
             shown_as: None,
         });
-        self.open += 1;
         let slot = self.calls.len() - 1;
+        self.open.insert(slot);
         if let Some(index) = part.index {
             self.by_index.insert(index, slot);
         }
@@ -358,7 +377,9 @@ impl CallTable {
     /// Notes the id of a call.
     fn name(&mut self, slot: usize, id: &str, index: Option<u64>) {
         if !id.is_empty() {
+            let hides = self.visibility(slot) == Visibility::Hidden;
             let slots = self.by_id.entry(id.to_owned()).or_default();
+            slots.hidden = slots.hidden.or(hides.then_some(slot));
             slots.last = slot.max(slots.last);
             let last = slots.by_index.entry(index).or_insert(slot);
             *last = slot.max(*last);
@@ -459,7 +480,7 @@ impl CallPieces {
             name: own.map_or_else(|| self.name.clone(), str::to_owned),
             arguments: raw::unescape(&self.arguments),
             kind: self.kind.unwrap_or_else(|| "function".to_owned()),
-            extra: self.extra,
+            extra: self.extra.into_iter().collect(),
             hidden: self.visibility == Visibility::Hidden,
         }
     }

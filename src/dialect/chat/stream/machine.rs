@@ -112,7 +112,7 @@ impl FormatMachine for ChatMachine {
         let mut waiting = self.queue.iter().chain(&self.held).map(|(frame, _)| frame);
         let kept = self.hop.kept();
         KeptBytes {
-            waits: kept.waits + frames(&mut waiting) + self.earlier.len(),
+            waits: kept.waits + frames(&mut waiting) + self.earlier.len() + self.debts.bytes(),
             ..kept
         }
     }

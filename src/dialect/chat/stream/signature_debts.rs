@@ -2,7 +2,7 @@
 //! call that the client gets, so that the client's own history is complete without the proxy too.
 //! It looks at one hop and says what a chunk gets; it never writes one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 
@@ -15,11 +15,11 @@ use crate::model::raw::Object;
 /// What the client is owed of a hop.
 #[derive(Debug, Default)]
 pub struct SignatureDebts {
-    /// The slots of the calls that got a signature.
-    given: HashSet<usize>,
-    /// Elements of `reasoning_details` that sign a hidden call, with its slot, until there is a
-    /// call that they can go to.
-    of_hidden: Vec<(usize, Bytes)>,
+    /// The slots of the calls that were looked at: a call gets a signature with its first piece or not at all.
+    asked: HashSet<usize>,
+    /// Elements of `reasoning_details` that sign a hidden call, by its slot, until there is a call
+    /// that they can go to.
+    of_hidden: BTreeMap<usize, Vec<Bytes>>,
     /// Elements that sign a call which has not begun: it may turn out to be hidden.
     of_unknown: Vec<Bytes>,
 }
@@ -27,20 +27,21 @@ pub struct SignatureDebts {
 impl SignatureDebts {
     /// What a chunk gets whose pieces belong to these slots.
     pub fn pay(&mut self, table: &CallTable, chunk: &Chunk<'_>, slots: &[usize]) -> ChunkSigns {
-        let mut signs = ChunkSigns::default();
+        let (mut signs, mut first) = (ChunkSigns::default(), Vec::new());
         if !table.may_hide() {
             return signs;
         }
         for (part, slot) in chunk.calls.iter().zip(slots) {
-            if table.visibility(*slot) != Visibility::Visible || self.given.contains(slot) {
+            // To ask for each piece anew would go over the hidden calls before it with each.
+            if table.visibility(*slot) != Visibility::Visible || !self.asked.insert(*slot) {
                 continue;
             }
+            first.push(*slot);
             if let Some(owed) = table.owed_to(*slot) {
-                self.given.insert(*slot);
                 signs.calls.push((part.place, owed));
             }
         }
-        signs.details = self.pay_details(table, chunk, slots);
+        signs.details = self.pay_details(table, chunk, &first);
         signs
     }
 
@@ -50,15 +51,26 @@ impl SignatureDebts {
         if self.of_unknown.is_empty() && self.of_hidden.is_empty() {
             return None;
         }
-        let due = self.due(table, Vec::new(), true, &[]);
+        let mut due = self.due(table, Vec::new(), true);
+        for slot in self.of_hidden.keys().copied().collect::<Vec<_>>() {
+            self.release(table, slot, &mut due);
+        }
         (!due.elements.is_empty()).then(|| json::list(&due.elements))
+    }
+
+    /// How many bytes wait.
+    pub fn bytes(&self) -> usize {
+        let of_hidden = self.of_hidden.values().flatten();
+        let waiting = self.of_unknown.iter().chain(of_hidden);
+        let waiting = waiting.map(|element| element.len() + size_of::<Bytes>());
+        waiting.sum::<usize>() + self.asked.len() * size_of::<usize>()
     }
 
     fn pay_details(
         &mut self,
         table: &CallTable,
         chunk: &Chunk<'_>,
-        slots: &[usize],
+        first: &[usize],
     ) -> Option<DetailsEdit> {
         let raw = chunk.delta_member(DETAILS).unwrap_or_default();
         let nothing = raw.is_empty() && self.of_unknown.is_empty() && self.of_hidden.is_empty();
@@ -68,7 +80,16 @@ impl SignatureDebts {
         }
         let late = !table.is_empty() || chunk.finish().is_some() || chunk.has_whole_calls();
         let own = json::elements(raw).map(Bytes::copy_from_slice).collect();
-        let due = self.due(table, own, late, slots);
+        let mut due = self.due(table, own, late);
+        for shown in first {
+            let before = self.of_hidden.range(..shown).rev();
+            let owed = before.take_while(|(slot, _)| table.next_visible(**slot) == Some(*shown));
+            let mut owed: Vec<usize> = owed.map(|(slot, _)| *slot).collect();
+            owed.reverse();
+            for slot in owed {
+                self.release(table, slot, &mut due);
+            }
+        }
         match (due.changed, due.elements.is_empty()) {
             (false, _) => None,
             (true, true) => Some(DetailsEdit::Remove),
@@ -79,10 +100,15 @@ impl SignatureDebts {
     /// The elements that are due now, of the chunk's own and of those that wait. `late` says that
     /// an element which names a call that has not begun names no call at all: it comes with its
     /// call or right before it.
-    fn due(&mut self, table: &CallTable, own: Vec<Bytes>, late: bool, slots: &[usize]) -> Due {
+    fn due(&mut self, table: &CallTable, own: Vec<Bytes>, late: bool) -> Due {
         let mut due = Due::default();
-        let waited = std::mem::take(&mut self.of_unknown).into_iter();
-        let waited = waited.map(|element| (element, true));
+        // As long as no call has begun, what waits for one goes on waiting.
+        let waited = if late {
+            std::mem::take(&mut self.of_unknown)
+        } else {
+            Vec::new()
+        };
+        let waited = waited.into_iter().map(|element| (element, true));
         let own = own.into_iter().map(|element| (element, false));
         for (element, waited) in waited.chain(own) {
             let id = Object::parse(&element).ok();
@@ -91,7 +117,8 @@ impl SignatureDebts {
             match id.and_then(|id| table.hidden_with_id(&id)) {
                 Some(slot) => {
                     due.changed = true;
-                    self.of_hidden.push((slot, element));
+                    self.of_hidden.entry(slot).or_default().push(element);
+                    self.release(table, slot, &mut due);
                 }
                 None if begun || late => {
                     due.changed |= waited;
@@ -103,20 +130,23 @@ impl SignatureDebts {
                 }
             }
         }
-        // An element that signs a hidden call goes with the next visible call, under that call's
-        // id.
-        for (hidden, element) in std::mem::take(&mut self.of_hidden) {
-            let next = table.next_visible(hidden);
-            let shown = next.filter(|next| slots.contains(next) || table.was_shown(*next));
-            match shown.and_then(|next| signature::renamed(&element, table.id(next)?)) {
-                Some(element) => {
-                    due.changed = true;
-                    due.elements.push(element);
-                }
-                None => self.of_hidden.push((hidden, element)),
-            }
-        }
         due
+    }
+
+    /// Gives the elements that sign a hidden call to the next visible call, under that call's id,
+    /// if the client was told of it.
+    fn release(&mut self, table: &CallTable, hidden: usize, due: &mut Due) {
+        let next = table.next_visible(hidden);
+        let Some(id) = next.filter(|next| self.asked.contains(next)) else {
+            return;
+        };
+        let Some(id) = table.id(id) else {
+            return;
+        };
+        for element in self.of_hidden.remove(&hidden).unwrap_or_default() {
+            due.changed = true;
+            due.elements.extend(signature::renamed(&element, id));
+        }
     }
 }
 

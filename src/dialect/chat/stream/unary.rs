@@ -49,10 +49,11 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
         ..RewritePlan::default()
     };
     let mut edits = chunk.delta_edits(&plan);
-    // The tokens are those of all texts, in their order.
-    if turn.earlier().iter().any(|hop| hop.tokens.is_some()) {
-        let lists: Vec<&Bytes> = hops.iter().filter_map(|hop| hop.tokens.as_ref()).collect();
-        edits.extend(chunk.tokens_edit(&lists, hides));
+    // The tokens are those of all that was said, in its order.
+    let mut earlier = turn.earlier().iter();
+    if earlier.any(|hop| hop.tokens.iter().any(Option::is_some)) {
+        let tokens: Vec<_> = hops.iter().map(|hop| &hop.tokens).collect();
+        edits.extend(chunk.tokens_edit(&tokens, hides));
     } else {
         edits.extend(chunk.token_edit(&plan));
     }

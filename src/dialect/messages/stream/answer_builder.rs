@@ -1,7 +1,10 @@
 //! Puts the blocks of one hop together from their pieces. It takes pieces and gives an [`Answer`];
 //! it never decides what the client sees of them.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
+use indexmap::IndexMap;
 
 use super::usage::Counts;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning, is_cut};
@@ -15,6 +18,8 @@ use crate::model::raw::{self, Edit, Object};
 #[derive(Debug, Default)]
 pub struct AnswerBuilder {
     blocks: Vec<Building>,
+    /// The last block of each number.
+    by_number: HashMap<u64, usize>,
     counts: Option<Counts>,
     /// The stop reason as sent.
     finish: Option<String>,
@@ -30,14 +35,13 @@ pub struct AnswerBuilder {
 /// A block in the making.
 #[derive(Debug)]
 struct Building {
-    at: u64,
     kind: BlockRole,
     /// The name of the hidden tool that it calls, as the tool was offered.
     own_name: Option<String>,
     /// The block as it was begun.
     start: Bytes,
     /// The text that was added to its string members, without quotes.
-    pieces: Vec<(String, Vec<u8>)>,
+    pieces: IndexMap<String, Vec<u8>>,
     citations: Vec<Bytes>,
     closed: bool,
 }
@@ -52,6 +56,8 @@ enum BlockRole {
 
 /// The key of the pieces of a call's input. The block has no member of that name.
 const INPUT_PIECE: &str = "partial_json";
+/// To how many members of a block deltas may add. The API has five, and each costs a look at the whole block.
+const MEMBERS: usize = 64;
 
 impl AnswerBuilder {
     /// Takes in the id, the model and the usage of the message of `message_start`, or of an
@@ -85,12 +91,12 @@ impl AnswerBuilder {
     /// A block begins. Returns whether it is a call of a hidden tool.
     pub fn open(&mut self, at: u64, block: &Object<'_>, hidden: &Names) -> bool {
         let kind = BlockRole::of(block, hidden);
+        self.by_number.insert(at, self.blocks.len());
         self.blocks.push(Building {
-            at,
             kind,
             own_name: meant(block, hidden).map(str::to_owned),
             start: Bytes::copy_from_slice(block.bytes()),
-            pieces: Vec::new(),
+            pieces: IndexMap::new(),
             citations: Vec::new(),
             closed: false,
         });
@@ -100,7 +106,7 @@ impl AnswerBuilder {
     /// Adds a delta to a block. If the delta is one string and nothing else, returns where that
     /// went: the block's place and the member's.
     pub fn extend(&mut self, at: u64, delta: &Object<'_>) -> Option<(usize, usize)> {
-        let place = self.blocks.iter().rposition(|block| block.at == at)?;
+        let place = self.by_number.get(&at).copied()?;
         let block = self.blocks.get_mut(place)?;
         let mut only = None;
         let mut strings = 0;
@@ -109,7 +115,7 @@ impl AnswerBuilder {
             match value {
                 [b'"', inner @ .., b'"'] => {
                     strings += 1;
-                    only = Some(block.add(&member.key, inner));
+                    only = block.add(&member.key, inner);
                 }
                 _ if member.key == "citation" => {
                     block.citations.push(Bytes::copy_from_slice(value));
@@ -123,7 +129,7 @@ impl AnswerBuilder {
     /// Adds to a string by the place that [`AnswerBuilder::extend`] gave.
     pub fn sink(&mut self, (block, member): (usize, usize), inner: &[u8]) {
         let block = self.blocks.get_mut(block);
-        if let Some((_, text)) = block.and_then(|block| block.pieces.get_mut(member)) {
+        if let Some((_, text)) = block.and_then(|block| block.pieces.get_index_mut(member)) {
             text.extend_from_slice(inner);
         }
     }
@@ -137,7 +143,7 @@ impl AnswerBuilder {
                 pieces.map(|(key, text)| key.len() + text.len() + size_of::<(String, Vec<u8>)>());
             let citations = block.citations.iter().map(Bytes::len);
             kept.said += pieces.chain(citations).sum::<usize>();
-            kept.waits += block.start.len() + size_of::<Building>();
+            kept.waits += block.start.len() + size_of::<Building>() + size_of::<(u64, usize)>();
         }
         kept
     }
@@ -145,7 +151,7 @@ impl AnswerBuilder {
     /// Forgets what was said, but for how blocks are told apart.
     pub fn forget(&mut self) {
         for block in &mut self.blocks {
-            for (_, text) in &mut block.pieces {
+            for text in block.pieces.values_mut() {
                 *text = Vec::new();
             }
             block.citations = Vec::new();
@@ -154,8 +160,8 @@ impl AnswerBuilder {
 
     /// A block is whole.
     pub fn close(&mut self, at: u64) {
-        let block = self.blocks.iter_mut().rev().find(|block| block.at == at);
-        if let Some(block) = block {
+        let place = self.by_number.get(&at).copied();
+        if let Some(block) = place.and_then(|place| self.blocks.get_mut(place)) {
             block.closed = true;
         }
     }
@@ -204,22 +210,18 @@ impl AnswerBuilder {
 }
 
 impl Building {
-    /// Adds to a string member. Returns the member's place among the pieces.
-    fn add(&mut self, key: &str, inner: &[u8]) -> usize {
-        let known = self.pieces.iter().position(|(known, _)| known == key);
-        let place = known.unwrap_or_else(|| {
-            self.pieces.push((key.to_owned(), Vec::new()));
-            self.pieces.len() - 1
-        });
-        if let Some((_, text)) = self.pieces.get_mut(place) {
-            text.extend_from_slice(inner);
+    /// Adds to a string member. Returns the member's place among the pieces; `None` if it is one too many.
+    fn add(&mut self, key: &str, inner: &[u8]) -> Option<usize> {
+        if !self.pieces.contains_key(key) && self.pieces.len() < MEMBERS {
+            self.pieces.insert(key.to_owned(), Vec::new());
         }
-        place
+        let (place, _, text) = self.pieces.get_full_mut(key)?;
+        text.extend_from_slice(inner);
+        Some(place)
     }
 
     fn piece(&self, key: &str) -> Option<&[u8]> {
-        let piece = self.pieces.iter().find(|(known, _)| known == key);
-        piece.map(|(_, text)| text.as_slice())
+        self.pieces.get(key).map(Vec::as_slice)
     }
 
     /// Puts what the block says into the answer.
@@ -292,7 +294,7 @@ impl Building {
     /// The block as one value: as it began, with all that was added.
     fn whole(&self, start: &Object<'_>) -> Bytes {
         let mut edits: Vec<Edit> = Vec::new();
-        for (key, _) in self.pieces.iter().filter(|(key, _)| key != INPUT_PIECE) {
+        for key in self.pieces.keys().filter(|key| *key != INPUT_PIECE) {
             let text = self.string(start, key);
             edits.push(start.set(key, &[b"\"", text.as_slice(), b"\""].concat()));
         }

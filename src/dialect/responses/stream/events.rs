@@ -2,7 +2,7 @@
 //! are written for a client that was shown something else. Never keeps a frame back, and never
 //! decides what is shown when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -42,6 +42,8 @@ struct HopItems {
     items: BTreeMap<u64, Bytes>,
     /// The ids of items that have begun, by the upstream's number.
     begun: BTreeMap<u64, String>,
+    /// The first number of each id.
+    by_id: HashMap<String, u64>,
     /// Visible items that were whole only in the final event's list of items.
     late: Vec<u64>,
     /// What the response reports of itself: its id, its model, its usage, how it ended.
@@ -104,7 +106,7 @@ impl Events for ResponsesEvents {
 
     fn kept(&self) -> KeptBytes {
         let begun = self.hop.begun.values();
-        let begun = begun.map(|id| id.len() + size_of::<(u64, String, Bytes)>());
+        let begun = begun.map(|id| 2 * (id.len() + size_of::<(u64, String, Bytes)>()));
         KeptBytes {
             said: self.hop.items.values().map(Bytes::len).sum(),
             waits: begun.sum(),
@@ -113,7 +115,7 @@ impl Events for ResponsesEvents {
 
     fn forget(&mut self) {
         // Which items were whole decides what the end has to bring, and the end brings the late ones.
-        let late = &self.hop.late;
+        let late: HashSet<u64> = self.hop.late.iter().copied().collect();
         let early = self
             .hop
             .items
@@ -246,7 +248,7 @@ impl ResponsesEvents {
         let id = item.as_ref().and_then(OutputItem::id).unwrap_or_default();
         let at = event.object.number("output_index");
         let at = at.unwrap_or_else(|| self.next_number());
-        self.hop.begun.insert(at, id.into_owned());
+        self.begin(at, &id);
         let injected = !self.hidden.is_empty();
         let visibility = match item {
             Some(item) if injected && item.is_nameless() => Visibility::Open,
@@ -267,7 +269,7 @@ impl ResponsesEvents {
         let visibility = item
             .as_ref()
             .map_or(Visibility::Shown, |item| self.visibility(item));
-        self.hop.begun.insert(at, id.into_owned());
+        self.begin(at, &id);
         self.hop.items.insert(at, raw);
         FrameKind::Close { at, visibility }
     }
@@ -309,11 +311,20 @@ impl ResponsesEvents {
         }
     }
 
+    /// Notes that an item has begun.
+    fn begin(&mut self, at: u64, id: &str) {
+        if !id.is_empty() {
+            let first = self.hop.by_id.entry(id.to_owned()).or_insert(at);
+            *first = at.min(*first);
+        }
+        self.hop.begun.insert(at, id.to_owned());
+    }
+
     /// The number of the item with this id.
     fn numbered(&self, id: &str) -> Option<u64> {
-        let mut begun = self.hop.begun.iter();
-        let found = begun.find(|(_, own)| !id.is_empty() && *own == id);
-        found.map(|(at, _)| *at)
+        let at = self.hop.by_id.get(id).copied()?;
+        let own = self.hop.begun.get(&at);
+        own.is_some_and(|own| own == id).then_some(at)
     }
 
     /// The number of an item that the upstream gives none.

@@ -13,7 +13,7 @@ use crate::model::Dialect;
 /// A turn: how it is to be read, and its hops.
 pub(super) type Base = (Spec, Vec<Bytes>);
 
-fn spec(dialect: Dialect) -> Spec {
+pub(super) fn spec(dialect: Dialect) -> Spec {
     Spec {
         dialect,
         hidden: ["delimiter", "recall"].into_iter().collect(),

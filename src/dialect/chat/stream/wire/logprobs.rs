@@ -8,6 +8,9 @@ use super::chunk::{Chunk, ReasoningPart, is_nothing};
 use crate::dialect::json::{self, Node};
 use crate::model::raw::{self, Edit, Object, Span};
 
+/// The members of `logprobs` that list the tokens of a text and of a refusal.
+const SAID: [&str; 2] = ["content", "refusal"];
+
 impl Chunk<'_> {
     /// The span of its `logprobs`; `None` if they tell of no token.
     pub fn tokens(&self) -> Option<Span> {
@@ -35,26 +38,35 @@ impl Chunk<'_> {
         (!all_said).then_some(span)
     }
 
-    /// The list of the tokens of its text; none if the hop `hides` a call whose tokens may be in
-    /// it.
-    pub fn text_tokens(&self, hides: bool) -> Option<Span> {
-        let logprobs = Node::at(self.data, &self.own_tokens(hides)?)?;
-        let list = logprobs.span("content")?;
-        self.bytes(&list).starts_with(b"[").then_some(list)
+    /// The lists of the tokens of its text and of its refusal; none if the hop `hides` a call whose tokens may be in them.
+    pub fn lists_of_tokens(&self, hides: bool) -> [Option<Span>; 2] {
+        let own = self.own_tokens(hides);
+        let logprobs = own.and_then(|span| Node::at(self.data, &span));
+        SAID.map(|key| {
+            let list = logprobs.as_ref()?.span(key)?;
+            self.bytes(&list).starts_with(b"[").then_some(list)
+        })
     }
 
-    /// The edit that makes these lists of tokens one, and keeps what else the `logprobs` tell.
-    pub fn tokens_edit(&self, lists: &[&Bytes], hides: bool) -> Option<Edit> {
-        let inner = lists.iter().map(|list| {
-            list.get(1..list.len().saturating_sub(1))
-                .unwrap_or_default()
-        });
-        let lists: Vec<&[u8]> = inner.filter(|list| !list.trim_ascii().is_empty()).collect();
+    /// The edit that makes the lists of several hops one, and keeps what else the `logprobs` tell.
+    pub fn tokens_edit(&self, hops: &[&[Option<Bytes>; 2]], hides: bool) -> Option<Edit> {
         let own = self.own_tokens(hides);
-        let own = own.map_or(&br#"{"content":null,"refusal":null}"#[..], |own| {
-            self.bytes(&own)
-        });
-        let logprobs = json::with(&Object::parse(own).ok()?, "content", &json::list(&lists));
+        let mut logprobs = own.map_or_else(
+            || Bytes::from_static(br#"{"content":null,"refusal":null}"#),
+            |own| Bytes::copy_from_slice(self.bytes(&own)),
+        );
+        for (at, key) in SAID.into_iter().enumerate() {
+            let lists = hops.iter().filter_map(|hop| hop.get(at)?.as_ref());
+            let inner = lists.map(|list| {
+                list.get(1..list.len().saturating_sub(1))
+                    .unwrap_or_default()
+            });
+            let inner: Vec<&[u8]> = inner.filter(|list| !list.trim_ascii().is_empty()).collect();
+            if !inner.is_empty() {
+                let before = Object::parse(&logprobs).ok()?;
+                logprobs = json::with(&before, key, &json::list(&inner));
+            }
+        }
         Some(self.choice.as_ref()?.set("logprobs", &logprobs))
     }
 
