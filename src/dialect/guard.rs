@@ -105,8 +105,8 @@ impl Guard {
         }
     }
 
-    /// Whether a frame that was read holds a hidden call outside these places of its data, at which
-    /// the reader has judged the names itself.
+    /// Whether a frame that was read holds a hidden call outside these places of its data, in ascending order, at
+    /// which the reader has judged the names itself.
     pub fn stops(&self, frame: &Frame, seen: &[usize]) -> bool {
         if !self.may_stop(frame.raw()) {
             return false;
@@ -319,7 +319,7 @@ impl Walk<'_> {
             return self.key(inner, value).then_some(value);
         }
         match self.level.key {
-            Key::Name if !self.level.apart && !self.seen.contains(&at) => {
+            Key::Name if !self.level.apart && self.seen.binary_search(&at).is_err() => {
                 self.level.named |= self.is_hidden(&decoded(inner));
             }
             Key::Owner => self.level.owned |= self.guard.owned && !inner.is_empty(),

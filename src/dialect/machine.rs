@@ -49,6 +49,8 @@ pub struct KeptBytes {
     pub said: usize,
     /// What waits to be handed out, and what tells which of it may be.
     pub waits: usize,
+    /// How many calls and blocks it has, each of which the record and the next view are made of.
+    pub parts: usize,
 }
 
 /// The stream machine of a format. [`super::stream::Machine`] says what each call means to a driver

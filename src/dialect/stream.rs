@@ -43,8 +43,10 @@ pub use super::usage::{UsageMode, UsageWish};
 /// How many bytes of what one hop says are kept if nobody sets another bound. The longest answers that models give
 /// have some 128,000 tokens, half a MiB.
 pub const ANSWER_CAP: usize = 8 << 20;
+/// What is made of one call or block once the hop has ended takes so many bytes, however short it is.
+const MADE_OF_PART: usize = 2_500;
 /// After so many bytes what is kept of a hop is weighed again.
-const WEIGH_EVERY: usize = 1 << 20;
+const WEIGH_EVERY: usize = 256 << 10;
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,7 +240,13 @@ impl Machine {
     /// What is kept of the hop, and notes what that weighs.
     fn weighed(&mut self) -> KeptBytes {
         let kept = self.format.kept();
-        self.weighed = kept.said + kept.waits;
+        // What was forgotten is made into nothing.
+        let made = if self.forgot {
+            0
+        } else {
+            kept.parts * MADE_OF_PART
+        };
+        self.weighed = kept.said + kept.waits + made;
         kept
     }
 

@@ -395,6 +395,27 @@ pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
+/// How many objects stand in JSON, those inside other values included. Of other bytes it gives some number.
+#[must_use]
+pub fn objects(json: &[u8]) -> usize {
+    let (mut count, mut rest, mut in_string) = (0, json, false);
+    let next = |rest: &[u8], in_string: bool| match in_string {
+        true => memchr::memchr2(b'"', b'\\', rest),
+        false => memchr::memchr2(b'"', b'{', rest),
+    };
+    while let Some(at) = next(rest, in_string) {
+        let (byte, mut behind) = (rest.get(at), at + 1);
+        match byte {
+            Some(b'"') => in_string = !in_string,
+            Some(b'{') => count += 1,
+            // What is escaped ends no string.
+            _ => behind += 1,
+        }
+        rest = rest.get(behind..).unwrap_or_default();
+    }
+    count
+}
+
 /// The fault in bytes that are not JSON or not UTF-8; `None` if they are both.
 fn fault(bytes: &[u8]) -> Option<RawError> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {

@@ -25,7 +25,7 @@ use crate::dialect::Purpose;
 use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request};
 use crate::history::{Patience, Reads};
-use crate::model::{EditKind, Head, Role, Shape};
+use crate::model::{EditKind, Head, Role, Shape, raw};
 use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -336,7 +336,9 @@ fn read(
         opening.reporter.unmanaged(why);
         return Err(Stop::Forward);
     }
-    opening.make_room(app, request.messages.len(), terms.mode)?;
+    let messages = request.body.get(request.messages_span.clone());
+    let objects = raw::objects(messages.unwrap_or_default());
+    opening.make_room(app, objects, terms.mode)?;
     let Opening {
         request: turn,
         reporter,

@@ -24,8 +24,9 @@ use crate::turn::Mode;
 const OFF_WORKER_BYTES: usize = 64 * 1024;
 /// A request with more to be read has to wait for others like it, so that they leave processors to all others.
 const LARGE_BYTES: usize = 4 << 20;
-/// What is made of one message takes so many bytes, however short it is.
-const MADE_OF_MESSAGE: usize = 700;
+/// What is made of one object in the messages (a message, a call, a result, a part) takes so many bytes, however short it
+/// is.
+const MADE_OF_OBJECT: usize = 650;
 
 /// A request on its way to its first hop.
 pub(super) struct Opening {
@@ -69,12 +70,12 @@ pub(super) enum Trust {
 }
 
 impl Opening {
-    /// Makes room for what is made of so many messages.
+    /// Makes room for what is made of messages that hold so many objects.
     ///
     /// # Errors
     /// [`Stop`] if there is no room for them now, or if there never is.
-    pub(super) fn make_room(&mut self, app: &App, messages: usize, mode: Mode) -> Result<(), Stop> {
-        let needed = messages.saturating_mul(MADE_OF_MESSAGE);
+    pub(super) fn make_room(&mut self, app: &App, objects: usize, mode: Mode) -> Result<(), Stop> {
+        let needed = objects.saturating_mul(MADE_OF_OBJECT);
         let most = app.intercept.room.most();
         // Half of the room is left to others. The body itself may be held packed and unpacked.
         let fits = needed <= most / 2 && needed.saturating_add(2 * self.size) <= most;

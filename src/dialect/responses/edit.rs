@@ -179,6 +179,9 @@ fn without_id(raw: &[u8]) -> Option<Bytes> {
     Some(raw::splice(raw, &json::cuts(&object, |place| place == id)))
 }
 
+/// More items than this are not compared, each with each. No model makes so many in an answer.
+const MOST_ITEMS: usize = 2_000;
+
 /// An item of the client's, or the rest of one, that no earlier hop showed.
 struct Remainder<'b, 'a> {
     item: &'b ResponsesItem<'a>,
@@ -215,6 +218,9 @@ fn remainders<'b, 'a>(
     let mut left: Vec<Remainder<'b, 'a>> = items.iter().map(own).collect();
     for hop in hops {
         let hop = item::items(hop.as_bytes()).unwrap_or_default();
+        if items.len().max(hop.len()) > MOST_ITEMS {
+            return None;
+        }
         for shown in &hop {
             let thought = |own: &Remainder<'_, '_>| {
                 own.item.kind == ItemType::Reasoning && same_thought(own.item, shown)

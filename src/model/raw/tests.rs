@@ -336,3 +336,20 @@ fn check(bytes: &[u8]) {
         (other, kind) => panic!("{other:?} for {kind:?} in {shown}"),
     }
 }
+
+#[test]
+fn objects_in_strings_are_text() {
+    let cases = [
+        ("", 0),
+        ("[]", 0),
+        (
+            r#"[{"role":"user","content":"{ {\"a\":{}} \\"},{ "a" : {} }]"#,
+            3,
+        ),
+        (r#"{"a\"{":"{\\","b":[{}]}"#, 2),
+        (r#"{"a":"{"#, 1),
+    ];
+    for (json, count) in cases {
+        assert_eq!(objects(json.as_bytes()), count, "{json}");
+    }
+}

@@ -150,6 +150,7 @@ impl AnswerBuilder {
                 + thinking
                 + arguments,
             waits: calls,
+            parts: self.calls.len(),
         }
     }
 

@@ -291,6 +291,11 @@ impl CallTable {
         of_members(&own.extra).is_none().then_some(owed)
     }
 
+    /// How many calls have begun.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Whether no call has begun.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()

@@ -136,7 +136,10 @@ impl AnswerBuilder {
 
     /// How many bytes are kept of what was said, and of how blocks are told apart.
     pub fn kept(&self) -> KeptBytes {
-        let mut kept = KeptBytes::default();
+        let mut kept = KeptBytes {
+            parts: self.blocks.len(),
+            ..KeptBytes::default()
+        };
         for block in &self.blocks {
             let pieces = block.pieces.iter();
             let pieces =

@@ -110,6 +110,7 @@ impl Events for ResponsesEvents {
         KeptBytes {
             said: self.hop.items.values().map(Bytes::len).sum(),
             waits: begun.sum(),
+            parts: self.hop.begun.len(),
         }
     }
 

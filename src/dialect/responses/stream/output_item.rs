@@ -1,6 +1,7 @@
 //! One item of a response's output: what it is and what it says. Never decides what is shown.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 
@@ -146,7 +147,7 @@ impl<'a> OutputItem<'a> {
 pub fn add_to(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
     let read: Vec<Option<OutputItem<'_>>> = items.iter().map(|raw| OutputItem::read(raw)).collect();
     // A server that runs a call itself says so by its result.
-    let answered: Vec<Cow<'_, str>> = read.iter().flatten().map(OutputItem::answers).collect();
+    let answered: HashSet<Cow<'_, str>> = read.iter().flatten().map(OutputItem::answers).collect();
     let served = |item: &OutputItem<'_>| answered.contains(&item.call_id());
     for (raw, item) in items.iter().zip(&read) {
         let Some(item) = item else { continue };
