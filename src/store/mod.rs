@@ -236,7 +236,7 @@ impl Store {
     /// bring some of it back.
     ///
     /// # Errors
-    /// As [`Self::sweep`].
+    /// As [`Self::sweep`]. Of a store that stands by for a disk, what is in memory is gone all the same.
     pub fn erase(&self, ids: HashSet<Digest>) -> Result<u64, StoreError> {
         match self {
             Self::Memory(store) => Ok(store.erase(&ids)),

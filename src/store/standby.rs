@@ -1,8 +1,9 @@
 //! Serves in place of a disk that refuses a store: from memory, with a new try from time to time.
-//! When the disk works again, everything in memory is written there, and new batches go there.
+//! When the disk works again, everything in memory is written there, and new batches go there. What
+//! the disk then does not take stays in memory and is tried again.
 //! Memory holds as much as may wait for a disk ([`StoreSettings::queue_bytes`]); after that the
-//! oldest is dropped. Owns the switch from memory to disk. Never gives up, and never hides what is
-//! lost or what a restart would lose.
+//! oldest is dropped. Owns the switch from memory to disk. Never gives up, never hides what is
+//! lost or what a restart would lose, and never has anybody wait for whoever reads or sweeps the disk.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -32,12 +33,21 @@ struct Inner {
     disk: RwLock<Disk>,
     /// Held while what is in memory is written to the disk.
     moving: Mutex<()>,
+    left: Mutex<Left>,
 }
 
 enum Disk {
     Refuses(StoreError),
-    Open(SledStore),
+    Open(Arc<SledStore>),
     Closed,
+}
+
+/// What a disk that works again has not taken yet of what is in memory.
+#[derive(Default)]
+struct Left {
+    batches: usize,
+    /// Why it did not take the last one that it refused.
+    why: Option<StoreError>,
 }
 
 impl Standby {
@@ -51,6 +61,7 @@ impl Standby {
             memory: Memory::bounded(settings.queue_bytes),
             disk: RwLock::new(Disk::Refuses(error)),
             moving: Mutex::default(),
+            left: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner);
         std::thread::Builder::new()
@@ -74,7 +85,7 @@ impl Standby {
 
     pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
         let mut set = self.0.memory.linked()?;
-        if let Disk::Open(disk) = &*self.0.disk.read() {
+        if let Some(disk) = self.0.open() {
             set.extend(disk.linked()?);
             set.sort_unstable();
             set.dedup();
@@ -121,10 +132,7 @@ impl Standby {
         each: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.0.memory.each(each)?;
-        match &*self.0.disk.read() {
-            Disk::Open(disk) => disk.each(each),
-            Disk::Refuses(_) | Disk::Closed => Ok(()),
-        }
+        self.0.open().map_or(Ok(()), |disk| disk.each(each))
     }
 
     pub(super) fn commit(&self, batch: Batch) -> Ticket {
@@ -142,19 +150,26 @@ impl Standby {
     }
 
     pub(super) fn sweep(&self, erased: HashSet<Digest>) -> Result<u64, StoreError> {
-        match &*self.0.disk.read() {
-            Disk::Open(disk) => disk.sweep(erased),
-            Disk::Refuses(error) => Err(error.clone()),
-            Disk::Closed => Err(StoreError::Closed),
-        }
+        let (disk, removed) = {
+            // What is on its way to the disk would get there behind the sweep.
+            let _still = self.0.moving.lock();
+            (self.0.disk(), self.0.memory.erase(&erased))
+        };
+        // A disk that refuses may have more of it, so whoever asked is told to ask again.
+        Ok(disk?.sweep(erased)?.saturating_add(removed))
     }
 
     pub(super) fn snapshot(&self, target: &Path) -> Result<Snapshot, StoreError> {
-        match &*self.0.disk.read() {
-            Disk::Open(disk) => disk.snapshot(target),
-            Disk::Refuses(error) => Err(error.clone()),
-            Disk::Closed => Err(StoreError::Closed),
+        let (disk, left) = {
+            let _still = self.0.moving.lock();
+            (self.0.disk(), self.0.left.lock().batches)
+        };
+        let disk = disk?;
+        if left > 0 {
+            let detail = "the disk has not taken all that is in memory yet: try again later";
+            return Err(StoreError::snapshot(target, detail));
         }
+        disk.snapshot(target)
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
@@ -165,8 +180,13 @@ impl Standby {
         // What is being written to the disk gets there, unless the disk is too slow.
         let _moved = self.0.moving.try_lock_for(self.0.settings.close_wait);
         self.0.memory.close();
-        match std::mem::replace(&mut *self.0.disk.write(), Disk::Closed) {
-            Disk::Open(disk) => disk.close(),
+        let disk = std::mem::replace(&mut *self.0.disk.write(), Disk::Closed);
+        match disk {
+            Disk::Open(disk) => {
+                let closed = disk.close();
+                let lost = self.0.left.lock().why.take();
+                closed.and(lost.map_or(Ok(()), Err))
+            }
             Disk::Refuses(error) => Err(error),
             Disk::Closed => Err(StoreError::Closed),
         }
@@ -179,6 +199,7 @@ impl Standby {
                 let health = disk.health();
                 Health {
                     lost: health.lost + memory.lost,
+                    waiting: health.waiting + self.0.left.lock().batches,
                     ..health
                 }
             }
@@ -198,6 +219,15 @@ impl Standby {
             )],
             Disk::Closed => Vec::new(),
         };
+        let Left { batches, why } = &*self.0.left.lock();
+        if *batches > 0 {
+            let why = why.as_ref().map(|why| format!(": {why}"));
+            notes.push(format!(
+                "the disk works again, but {batches} batches of records are still in memory only, and a restart loses them; they are tried again every {} s{}",
+                self.0.settings.stand_by.as_secs(),
+                why.unwrap_or_default()
+            ));
+        }
         let lost = self.0.memory.health().lost;
         if lost > 0 {
             notes.push(format!(
@@ -208,7 +238,7 @@ impl Standby {
     }
 }
 
-/// Tries the disk until it works, or until nobody uses the store any more.
+/// Tries the disk until it has everything, or until nobody uses the store any more.
 fn retry(inner: &Weak<Inner>) {
     loop {
         let Some(pause) = inner.upgrade().map(|inner| inner.settings.stand_by) else {
@@ -216,58 +246,111 @@ fn retry(inner: &Weak<Inner>) {
         };
         std::thread::sleep(pause);
         let Some(inner) = inner.upgrade() else { return };
-        // The store was closed meanwhile.
-        if !matches!(*inner.disk.read(), Disk::Refuses(_)) {
+        if inner.try_again() {
             return;
-        }
-        match SledStore::open(&inner.settings) {
-            Ok((store, report)) => {
-                for note in report.notes() {
-                    tracing::warn!("{note}");
-                }
-                return inner.take(store);
-            }
-            Err(error) => inner.refused(error),
         }
     }
 }
 
 impl Inner {
+    /// The disk, if it works. Whoever works with it for long holds nothing that closing, or the
+    /// next commit, would wait for.
+    fn open(&self) -> Option<Arc<SledStore>> {
+        self.disk().ok()
+    }
+
+    /// The disk, or why there is none.
+    fn disk(&self) -> Result<Arc<SledStore>, StoreError> {
+        match &*self.disk.read() {
+            Disk::Open(disk) => Ok(Arc::clone(disk)),
+            Disk::Refuses(error) => Err(error.clone()),
+            Disk::Closed => Err(StoreError::Closed),
+        }
+    }
+
+    /// Tries to open the disk, and to write there what is in memory. Whether there is nothing more
+    /// to try.
+    fn try_again(&self) -> bool {
+        let refuses = match &*self.disk.read() {
+            Disk::Refuses(_) => true,
+            Disk::Open(_) => false,
+            Disk::Closed => return true,
+        };
+        if !refuses {
+            return self.take(None);
+        }
+        match SledStore::open(&self.settings) {
+            Ok((store, report)) => {
+                for note in report.notes() {
+                    tracing::warn!("{note}");
+                }
+                self.take(Some(store))
+            }
+            Err(error) => {
+                self.refused(error);
+                false
+            }
+        }
+    }
+
     fn refused(&self, error: StoreError) {
         if let Disk::Refuses(last) = &mut *self.disk.write() {
             *last = error;
         }
     }
 
-    /// Switches to the disk. New batches go there at once, and what is in memory follows.
-    fn take(&self, store: SledStore) {
+    /// Switches to a disk that was opened, so that new batches go there at once, and has what is in
+    /// memory follow. Whether nothing is left of that.
+    fn take(&self, opened: Option<SledStore>) -> bool {
         let _moving = self.moving.lock();
-        let mut disk = self.disk.write();
-        // The store was closed while the disk was being opened.
-        if !matches!(*disk, Disk::Refuses(_)) {
-            let _ = store.close();
-            return;
+        if let Some(store) = opened
+            && let Err(unused) = self.switch(store)
+        {
+            let _ = unused.close();
+            return true;
         }
-        *disk = Disk::Open(store);
-        drop(disk);
-        let (mut kept, mut left) = (0u64, 0u64);
-        for batch in self.memory.batches() {
-            let ticket = match &*self.disk.read() {
-                Disk::Open(disk) => disk.commit(batch),
-                Disk::Refuses(_) | Disk::Closed => return,
-            };
-            match ticket.wait() {
+        let batches = self.memory.batches();
+        let (all, mut kept, mut why) = (batches.len(), 0, None);
+        self.left.lock().batches = all;
+        for batch in batches {
+            // The store was closed meanwhile.
+            let Some(disk) = self.open() else { return true };
+            match disk.commit(batch).wait() {
                 Ok(()) => kept += 1,
-                Err(_) => left += 1,
+                Err(error) => why = Some(error),
             }
+            self.left.lock().batches = all - kept;
         }
+        let left = all - kept;
         if left == 0 {
             self.memory.release();
+            tracing::warn!(
+                kept,
+                "the disk takes the store again and has everything that was in memory"
+            );
+        } else {
+            // Links and the blobs that they lead to are only found together, so all of it stays.
+            tracing::warn!(
+                kept,
+                left,
+                error = why.as_ref().map(tracing::field::display),
+                "the disk takes the store again, but not all that is in memory, which stays there and is tried again"
+            );
         }
-        tracing::warn!(
-            kept,
-            left,
-            "the disk takes the store again and has everything that was in memory"
-        );
+        self.left.lock().why = why;
+        left == 0
+    }
+
+    /// Has new batches go to a disk that was opened, unless the store was closed meanwhile.
+    fn switch(&self, store: SledStore) -> Result<(), SledStore> {
+        let mut disk = self.disk.write();
+        if !matches!(*disk, Disk::Refuses(_)) {
+            return Err(store);
+        }
+        *disk = Disk::Open(Arc::new(store));
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,15 @@ pub(super) fn wait(ticket: Ticket) -> Result<(), StoreError> {
         .block_on(ticket)
 }
 
+/// Waits until a store says so.
+pub(super) fn until(store: &Store, patience: Duration, said: impl Fn(&Store) -> bool) {
+    let deadline = Instant::now() + patience;
+    while !said(store) {
+        assert!(Instant::now() < deadline, "{:?}", store.notes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 pub(super) fn config(dir: &Path) -> StoreSettings {
     StoreSettings {
         path: dir.to_owned(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::super::tests::{config, noise, open, wait};
+use super::super::tests::{config, noise, open, until, wait};
 use super::super::*;
 use crate::model::{blob_id, dated_id};
 
@@ -90,15 +90,6 @@ fn unlisted(store: &Store, numbers: impl IntoIterator<Item = u64>) -> Option<u64
     let rows = listed(store);
     let mut numbers = numbers.into_iter();
     numbers.find(|number| rows[(number % SESSIONS) as usize] < Some(*number))
-}
-
-/// Waits until a store says so.
-fn until(store: &Store, patience: Duration, said: impl Fn(&Store) -> bool) {
-    let deadline = Instant::now() + patience;
-    while !said(store) {
-        assert!(Instant::now() < deadline, "{:?}", store.notes());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// How many of the batches are there whole; every link must lead to a right blob.
