@@ -3,7 +3,7 @@
 //! left. No plan can split a call from its result: a result has no mark of its own and follows its
 //! call. Never applies anything.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::protect::Protection;
@@ -93,6 +93,23 @@ impl PlanError {
     }
 }
 
+/// What breaks a kind of rule.
+struct Broken {
+    /// The first that does.
+    error: PlanError,
+    others: Vec<PlanError>,
+}
+
+impl Broken {
+    fn unless_none(wrong: Vec<PlanError>) -> Result<(), Self> {
+        let mut wrong = wrong.into_iter();
+        wrong.next().map_or(Ok(()), |error| {
+            let others = wrong.collect();
+            Err(Self { error, others })
+        })
+    }
+}
+
 /// Checked moves by item number, ready to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -110,47 +127,12 @@ impl Plan {
         protection: &Protection,
         moves: &[Move],
     ) -> Result<Self, PlanError> {
-        let Marked { transcript, marks } = seen;
-        // Rules of single items are checked move by move, those of whole episodes on the marks
-        // after all moves.
-        let mut after = marks.clone();
-        let mut plan = Self::default();
-        for one in moves {
-            let item = transcript
-                .items
-                .get(one.item)
-                .ok_or(PlanError::Absent(one.item))?;
-            let episode = evictable(item).and_then(|at| transcript.graph.episodes.get(at));
-            let episode = episode.ok_or(PlanError::Fixed(one.item))?;
-            is_showable(item, one, episode)?;
-            if protection.heeds_episodes() {
-                is_free(item, one, episode, protection)?;
-            }
-            let now = marks.get(item.no);
-            // The same mark again makes sense only if it changes what is left.
-            if one.mark < now || (one.mark == now && one.kept.is_none()) {
-                return Err(PlanError::Left(one.item));
-            }
-            if protection.covers(transcript, one.item) {
-                return Err(PlanError::Protected(one.item));
-            }
-            after.raise(item.no, one.mark);
-            plan.moves.push((item.no, one.mark));
-            if let Some(kept) = &one.kept {
-                after.keep(item.no, Arc::clone(kept));
-                plan.kept.push((item.no, Kept::clone(kept)));
-            }
-        }
-        let after = Marked::new(transcript, &after);
-        if protection.heeds_episodes() {
-            episodes(after, protection, moves)?;
-        }
-        pointers(after, moves)?;
-        Ok(plan)
+        Self::tried(seen, protection, moves).map_err(|first| first.error)
     }
 
     /// The plan of all moves that break no rule, and why each of the others was dropped. What one
-    /// policy gets wrong must not undo the rest.
+    /// policy gets wrong must not undo the rest. Moves that break a rule are dropped together, so that
+    /// many of them don't cost many checks: what stays is checked again once for each kind of rule.
     #[must_use]
     pub fn judge(
         seen: Marked<'_>,
@@ -159,14 +141,48 @@ impl Plan {
     ) -> (Self, Vec<PlanError>) {
         let mut dropped = Vec::new();
         loop {
-            match Self::check(seen, protection, &moves) {
+            match Self::tried(seen, protection, &moves) {
                 Ok(plan) => return (plan, dropped),
-                Err(error) => {
-                    moves.retain(|one| one.item != error.item());
-                    dropped.push(error);
+                Err(broken) => {
+                    let mut items = HashSet::new();
+                    let all = std::iter::once(broken.error).chain(broken.others);
+                    // All moves of an item go with the first that is wrong.
+                    dropped.extend(all.filter(|error| items.insert(error.item())));
+                    moves.retain(|one| !items.contains(&one.item));
                 }
             }
         }
+    }
+
+    /// The plan of these moves, or what breaks the first kind of rule that is broken.
+    fn tried(seen: Marked<'_>, protection: &Protection, moves: &[Move]) -> Result<Self, Broken> {
+        let Marked { transcript, marks } = seen;
+        // Rules of single items are checked move by move, those of whole episodes on the marks
+        // after all moves.
+        let mut after = marks.clone();
+        let mut plan = Self::default();
+        let mut wrong = Vec::new();
+        for one in moves {
+            match alone(seen, protection, one) {
+                Ok(item) => {
+                    after.raise(item.no, one.mark);
+                    plan.moves.push((item.no, one.mark));
+                    if let Some(kept) = &one.kept {
+                        after.keep(item.no, Arc::clone(kept));
+                        plan.kept.push((item.no, Kept::clone(kept)));
+                    }
+                }
+                Err(error) => wrong.push(error),
+            }
+        }
+        Broken::unless_none(wrong)?;
+        let after = Marked::new(transcript, &after);
+        if protection.heeds_episodes() {
+            Broken::unless_none(episodes(after, protection, moves))?;
+            Broken::unless_none(lost(seen, after, moves))?;
+        }
+        Broken::unless_none(pointers(after, moves))?;
+        Ok(plan)
     }
 
     /// The same plan, followed by the moves of another.
@@ -207,6 +223,30 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty()
     }
+}
+
+/// Checks the rules of single items. What else moves does not matter to them.
+fn alone<'a>(seen: Marked<'a>, protection: &Protection, one: &Move) -> Result<&'a Item, PlanError> {
+    let Marked { transcript, marks } = seen;
+    let item = transcript
+        .items
+        .get(one.item)
+        .ok_or(PlanError::Absent(one.item))?;
+    let episode = evictable(item).and_then(|at| transcript.graph.episodes.get(at));
+    let episode = episode.ok_or(PlanError::Fixed(one.item))?;
+    is_showable(item, one, episode)?;
+    if protection.heeds_episodes() {
+        is_free(item, one, episode, protection)?;
+    }
+    let now = marks.get(item.no);
+    // The same mark again makes sense only if it changes what is left.
+    if one.mark < now || (one.mark == now && one.kept.is_none()) {
+        return Err(PlanError::Left(one.item));
+    }
+    if protection.covers(transcript, one.item) {
+        return Err(PlanError::Protected(one.item));
+    }
+    Ok(item)
 }
 
 /// The episode of an item; `None` if the item has no mark of its own.
@@ -268,72 +308,86 @@ fn is_call(item: &Item) -> bool {
     item.kind == ItemKind::Call && item.delimiter.is_none()
 }
 
-/// Checks the rules of whole episodes, each once, as they are after the moves.
-fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Result<(), PlanError> {
-    let mut blocked: BTreeSet<EpisodeIndex> = BTreeSet::new();
-    let mut seen: BTreeSet<EpisodeIndex> = BTreeSet::new();
-    let mut parts: BTreeSet<EpisodeIndex> = BTreeSet::new();
-    let mut merges = None;
+/// What is known of an episode after the moves. It is judged once, however many of its items move.
+struct Judged {
+    /// Whether an act in view depends on it.
+    blocked: bool,
+    /// Whether all of it goes.
+    whole: bool,
+    /// Whether all of it goes but a tombstone, which keeps its description.
+    told: bool,
+}
+
+/// The moves that break a rule of whole episodes, as these are after all moves.
+fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Vec<PlanError> {
+    let mut judged: HashMap<EpisodeIndex, Judged> = HashMap::new();
+    let mut wrong = Vec::new();
     for one in moves {
-        let Some(item) = after.transcript.items.get(one.item) else {
+        let Some((item, at, episode)) = of_episode(after, one) else {
             continue;
         };
-        let Some((at, episode)) = item
-            .episode
-            .and_then(|at| Some((at, after.transcript.graph.episodes.get(at)?)))
-        else {
-            continue;
-        };
-        // Each episode is judged once, however many of its items move.
-        if seen.insert(at) {
-            if after.has_dependents(episode) {
-                blocked.insert(at);
+        let judged = judged.entry(at).or_insert_with(|| {
+            let whole = is_whole(after, episode);
+            Judged {
+                blocked: after.has_dependents(episode),
+                whole,
+                told: whole && after.tombstone(episode).is_some(),
             }
-            if !is_whole(after, episode) {
-                parts.insert(at);
-            }
-        }
+        });
         // Thoughts are no work, and calls may be evicted all the same if the pass frees depended-on
         // exploration; its description stays, if need be in a tombstone.
         let thought = item.kind == ItemKind::Reasoning && !protection.holds_open();
         let shortened = one.mark <= Mark::Masked || is_call(item);
-        let told = || after.tombstone(episode).is_some() && is_whole(after, episode);
-        let spared = thought || (protection.frees_depended() && (shortened || told()));
-        if blocked.contains(&at) && !spared {
-            return Err(PlanError::Depended(one.item));
-        }
+        let spared = thought || (protection.frees_depended() && (shortened || judged.told));
         // Text and `delimiter` calls tell what an episode was about, so they go last.
         let with_all =
             one.mark > Mark::Masked && (item.kind == ItemKind::Text || item.delimiter.is_some());
-        if with_all && parts.contains(&at) {
-            return Err(PlanError::Part(one.item));
-        }
-        if one.mark == Mark::Removed
-            && episode.is_expl()
-            && after.carrier(episode) == Some(one.item)
-        {
-            merges = merges.or(Some(one.item));
+        if judged.blocked && !spared {
+            wrong.push(PlanError::Depended(one.item));
+        } else if with_all && !judged.whole {
+            wrong.push(PlanError::Part(one.item));
         }
     }
-    match merges {
-        // A merged expl is named only by the ledger, which needs a tombstone to stand in.
-        Some(item) if after.ledger_host().is_none() => Err(PlanError::Lost(item)),
-        Some(_) | None => Ok(()),
-    }
+    wrong
 }
 
-/// Checks that every result to which another points stays whole.
-fn pointers(after: Marked<'_>, moves: &[Move]) -> Result<(), PlanError> {
+/// The moves after which no tombstone is left to hold the ledger, which alone names a merged expl. One of
+/// them is enough if that brings a tombstone back, so only that one is wrong then.
+fn lost(before: Marked<'_>, after: Marked<'_>, moves: &[Move]) -> Vec<PlanError> {
+    let merges = |one: &&Move| {
+        one.mark == Mark::Removed
+            && of_episode(after, one).is_some_and(|(_, _, episode)| {
+                episode.is_expl() && after.carrier(episode) == Some(one.item)
+            })
+    };
+    let merges: Vec<&Move> = moves.iter().filter(merges).collect();
+    if merges.is_empty() || after.ledger_host().is_some() {
+        return Vec::new();
+    }
+    let stood = merges
+        .iter()
+        .find(|one| before.mark_of(one.item) == Mark::Tombstone);
+    let lost = |one: &&Move| PlanError::Lost(one.item);
+    stood.map_or_else(|| merges.iter().map(lost).collect(), |one| vec![lost(one)])
+}
+
+/// The item of a move, and its episode.
+fn of_episode<'a>(seen: Marked<'a>, one: &Move) -> Option<(&'a Item, EpisodeIndex, &'a Episode)> {
+    let item = seen.transcript.items.get(one.item)?;
+    let at = item.episode?;
+    Some((item, at, seen.transcript.graph.episodes.get(at)?))
+}
+
+/// The moves of results to which others point, which have to stay whole.
+fn pointers(after: Marked<'_>, moves: &[Move]) -> Vec<PlanError> {
     let pointed = after.pointers();
     if pointed.is_empty() {
-        return Ok(());
+        return Vec::new();
     }
-    for one in moves {
-        if pointed.contains_key(&one.item) && after.mark_of(one.item) != Mark::Live {
-            return Err(PlanError::PointedTo(one.item));
-        }
-    }
-    Ok(())
+    let broken =
+        |one: &&Move| pointed.contains_key(&one.item) && after.mark_of(one.item) != Mark::Live;
+    let broken = moves.iter().filter(broken);
+    broken.map(|one| PlanError::PointedTo(one.item)).collect()
 }
 
 /// Whether all of an episode is evicted, except its tombstone and reasoning, which stands for

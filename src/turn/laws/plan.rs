@@ -230,8 +230,47 @@ fn moves(transcript: &Transcript, ask: &Ask) -> Vec<Move> {
     }
 }
 
+#[test]
+fn many_wrong_moves_are_dropped_as_quickly_as_one() {
+    let (_, transcript) = session();
+    let marks = Marks::default();
+    let seen = Marked::new(&transcript, &marks);
+    let protection = Protection::new(seen, 0);
+    let end = transcript.items.end().0;
+    let absent = (end..end + 40_000).map(|at| Move::whole(ItemIndex(at), Mark::Removed));
+    let good = Move::whole(find(&transcript, "edit"), Mark::Removed);
+    let moves = std::iter::once(good.clone()).chain(absent).collect();
+    let began = std::time::Instant::now();
+    let (plan, dropped) = Plan::judge(seen, &protection, moves);
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    assert_eq!(Ok(plan), Plan::check(seen, &protection, &[good]));
+    assert_eq!(dropped.len(), 40_000);
+}
+
 proptest! {
     #![proptest_config(properties::config())]
+
+    #[test]
+    fn what_is_left_of_wrong_moves_is_a_plan(
+        turns in prop::collection::vec(properties::turn(), 1..12),
+        asks in prop::collection::vec(ask(), 1..12),
+    ) {
+        let sim = properties::play(&SessionTerms::endless(), &turns);
+        let (_, prepared) = sim.look();
+        let seen = prepared.view.marked();
+        let protection = Protection::new(seen, 0);
+        let mut all: Vec<Move> = Vec::new();
+        for one in asks.iter().flat_map(|ask| moves(seen.transcript, ask)) {
+            all.retain(|before| before.item != one.item);
+            all.push(one);
+        }
+        let (plan, dropped) = Plan::judge(seen, &protection, all.clone());
+        let wrong = |one: &Move| dropped.iter().any(|error| error.item() == one.item);
+        let (gone, left): (Vec<Move>, Vec<Move>) = all.into_iter().partition(wrong);
+        prop_assert_eq!(gone.len(), dropped.len());
+        prop_assert_eq!(Plan::check(seen, &protection, &left), Ok(plan));
+    }
 
     #[test]
     fn whatever_passes_the_check_renders_validly(
