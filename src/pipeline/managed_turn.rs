@@ -187,10 +187,10 @@ impl ManagedTurn {
         }
     }
 
-    /// Whether these answers are the last: the bound on hops is reached, which counts those that are pending and the one
-    /// in hand, or one was forgotten, and nobody can go on from that.
+    /// Whether these answers are the last: the bound on hops is reached, which counts those that the model answered and
+    /// the one in hand, or one was forgotten, and nobody can go on from that.
     pub(super) fn is_last(&self, answers: &[Answer]) -> bool {
-        let bound = self.state.pending.len() + 1 >= self.state.terms.hops;
+        let bound = self.state.settled() + 1 >= self.state.terms.hops;
         bound || answers.iter().any(|answer| answer.forgotten)
     }
 

@@ -2,6 +2,10 @@
 //! `recall`, in each wire format; no client sees it; it stays as it is and goes like anything else; and where a
 //! provider would refuse it, it is refused at once.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
 use http::HeaderMap;
 use plimsoll::config::{Backend, Config};
 use plimsoll_scripted::{Form, Reply as ChatReply, Rule, Rules};
@@ -10,7 +14,7 @@ use serde_json::{Value, json};
 use super::agent::{Agent as ChatAgent, bash, completion, newest, none_refused, provider};
 use super::console::{got, posted, through};
 use super::console_evict::{paired, turn, working};
-use super::dialects::{Agent, DIALECTS, Dialect, Sent};
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Sent, call, says};
 use super::openapi::Description;
 use super::recall::{CEILING, output, working as worked};
 use super::support::{Lenient, Proxy, answered};
@@ -166,6 +170,68 @@ async fn an_original_comes_back_at_the_tail_and_the_client_sees_nothing_of_it() 
                 !last.iter().any(|result| result.contains("b1 line 45:")),
                 "{last:?}"
             );
+        }
+    }
+}
+
+/// The bound on hops is for those of the model. An exchange that it did not have takes none of them.
+#[tokio::test]
+async fn what_comes_back_takes_no_hop_of_the_models() {
+    for dialect in DIALECTS {
+        for stream in [false, true] {
+            let (notes, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let (annotates, noted) = (left.clone(), notes.clone());
+            let provider = Provider::start(move |_, sent: &Sent| {
+                let may = |left: usize| left.checked_sub(1);
+                if annotates.fetch_update(SeqCst, SeqCst, may).is_ok() {
+                    let note = noted.fetch_add(1, SeqCst);
+                    let start =
+                        json!({"action": "start", "name": format!("e{note}"), "type": "expl"});
+                    return says("", vec![call(&format!("d{note}"), "delimiter", start)]);
+                }
+                let next = sent
+                    .calls()
+                    .iter()
+                    .filter(|call| call.name == "bash")
+                    .count()
+                    + 1;
+                says(
+                    "",
+                    vec![call(&format!("b{next}"), "bash", json!({"c": next}))],
+                )
+            })
+            .await;
+            let proxy = Proxy::with(provider.addr, |config| {
+                tight(config);
+                config.delimiter.hops = 2;
+            })
+            .await;
+            let mut agent = Agent::new(&proxy, dialect, stream, "hopping");
+            let (session, item) = played(&proxy, &mut agent).await;
+            let ask = json!({"items": [item], "now": true});
+            let path = format!("sessions/{session}/recall");
+            assert_eq!(posted(&proxy, &path, &ask).await.0, 202);
+            // The first of its two hops only annotates, and the second goes on with the work.
+            left.store(1, SeqCst);
+            let before = provider.sent().len();
+            let answer = agent.ask().await;
+            assert_eq!(provider.sent().len(), before + 2, "{dialect:?} {stream}");
+            assert_eq!(
+                answer.calls.len(),
+                1,
+                "{dialect:?} {stream}: {}",
+                answer.bytes
+            );
+            agent.keep(&answer);
+            for call in &answer.calls {
+                agent.result(&call.id, &output(&call.id));
+            }
+            assert_eq!(recalled(&provider.newest()).len(), 1);
+            // And no more than two.
+            left.store(9, SeqCst);
+            let before = provider.sent().len();
+            agent.ask().await;
+            assert_eq!(provider.sent().len(), before + 2, "{dialect:?} {stream}");
         }
     }
 }
