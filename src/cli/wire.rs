@@ -17,7 +17,7 @@ use crate::ingress::{Probes, Readiness};
 use crate::pipeline::find::Paths;
 use crate::pipeline::{
     ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live, Proven, ServingSettings,
-    SessionAsk, ShownContent, Windows,
+    ShownContent, Windows,
 };
 use crate::record::{Metrics, provider_name, serves};
 use crate::store::{self, KeyMark, OpenedStore, Store};
@@ -157,15 +157,11 @@ pub fn probes(app: &Arc<App>, snapshots: Option<PathBuf>) -> Probes {
     let (copied, erasing) = (Arc::clone(&app.store), Arc::clone(app));
     let console = Arc::new(Console::new(Arc::clone(app)));
     let shown = Arc::clone(&console);
-    let (metrics, ready, pins) = (Arc::clone(app), Arc::clone(app), Arc::clone(app));
+    let (metrics, ready) = (Arc::clone(app), Arc::clone(app));
     let (counted, swept) = (Arc::clone(&app.store), Arc::clone(&app.store));
     Probes {
         metrics: Arc::new(move || metrics.metrics_text()),
         ready: Arc::new(move || readiness(&ready.store)),
-        pin: Arc::new(move |session, asks| {
-            let asks = asks.into_iter().map(SessionAsk::Pin).collect();
-            pins.asked.ask(session, asks)
-        }),
         stats: Arc::new(move || counted.stats()),
         gc: Arc::new(move || swept.sweep()),
         snapshot: Arc::new(move |name| copied.snapshot_below(snapshots.as_deref(), name)),

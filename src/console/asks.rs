@@ -157,8 +157,47 @@ impl Console {
         })?;
         let known = self.read(named)?;
         let session = known.row.of_session();
-        self.app.asked.withdraw(session, &ask.items);
-        Ok(self.waiting(session))
+        self.app.asked.withdraw(session, &known.path, &ask.items);
+        Ok(self.waiting(&known))
+    }
+
+    /// Asks for pins: ids as `recall` takes them, such as `read:12`, or `none`, which lifts all. Whether they name
+    /// anything is known only when the turn comes.
+    ///
+    /// # Errors
+    /// As [`Self::session`], and for what is not understood.
+    pub fn pin(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        self.note_pins(named, body, PinAsk::read)
+    }
+
+    /// Asks for pins to be lifted.
+    ///
+    /// # Errors
+    /// As [`Self::pin`].
+    pub fn unpin(&self, named: Named<'_>, body: &[u8]) -> Answer {
+        self.note_pins(named, body, PinAsk::read_lifted)
+    }
+
+    fn note_pins(
+        &self,
+        named: Named<'_>,
+        body: &[u8],
+        read: impl FnOnce(&str) -> Result<Vec<PinAsk>, String>,
+    ) -> Answer {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct PinBody {
+            ids: Vec<String>,
+        }
+        let pins = serde_json::from_slice::<PinBody>(body)
+            .map_err(|error| format!("send a body like {{\"ids\": [\"read:12\"]}}: {error}"))
+            .and_then(|PinBody { ids }| {
+                read(&ids.join(" ")).map_err(|allowed| format!("`ids` {allowed}"))
+            })
+            .map_err(|message| ConsoleError::new(400, "bad_body", message))?;
+        let known = self.read(named)?;
+        self.note(&known, pins.into_iter().map(SessionAsk::Pin).collect())?;
+        Ok(json!({"session": known.row.session, "from": "the session's next turn"}))
     }
 
     /// Whether an exchange that its model did not have may stand in a session.
@@ -191,9 +230,10 @@ impl Console {
         }
     }
 
-    /// Notes asks for a session's next turns.
+    /// Notes asks for the next turns that go on from what was read.
     fn note(&self, known: &Known, asks: Vec<SessionAsk>) -> Result<(), ConsoleError> {
-        let noted = self.app.asked.ask(known.row.of_session(), asks);
+        let session = known.row.of_session();
+        let noted = self.app.asked.ask(session, &known.path, asks);
         noted.map_err(|error| ConsoleError::new(429, "too_many_asks", error.to_string()))
     }
 
@@ -211,9 +251,9 @@ impl Console {
         })
     }
 
-    /// What waits for a session's next turns.
-    pub(super) fn waiting(&self, session: &str) -> Value {
-        let asks = self.app.asked.of(session);
+    /// What waits for the next turns that go on from what was read.
+    pub(super) fn waiting(&self, known: &Known) -> Value {
+        let asks = self.app.asked.of(known.row.of_session(), &known.path);
         let evictions = asks.evictions.iter().map(|ask| ask.name.as_str());
         let recalls = asks.recalls.iter().map(|ask| ask.name.as_str());
         json!({
@@ -306,7 +346,7 @@ impl<'a> Rules<'a> {
         let family = app.models.family(&row.model);
         let settings = terms.map(|terms| terms.eviction(family, known.dialect()));
         let settings = settings.unwrap_or_default();
-        let pins = app.asked.of(row.of_session()).pins.into_iter();
+        let pins = app.asked.of(row.of_session(), &known.path).pins.into_iter();
         let pins = pins.filter_map(|pin| match pin {
             PinAsk::Set(id) => Some(id),
             PinAsk::Newest | PinAsk::Lift(_) | PinAsk::LiftAll => None,

@@ -286,7 +286,7 @@ impl Console {
             "passes": passes,
             "parts": session::parts(&story, &known.path),
             "pins": pinned.collect::<Vec<String>>(),
-            "waiting": self.waiting(known.row.of_session()),
+            "waiting": self.waiting(&known),
             "content": TextSource::of(&self.app, &known).name(),
         }))
     }

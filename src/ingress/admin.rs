@@ -1,17 +1,16 @@
-//! The admin listener: health, metrics, the store, what an operator asks of a session, and the console
+//! The admin listener: health, metrics, the store, and the console with what an operator asks of a session
 //! (`console`). Owns its paths. Never shares a port with agents.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -21,17 +20,12 @@ use super::errors;
 use super::origin::OriginGuard;
 use super::store_work::{self, CountStore, EraseFromStore, OneAtATime, SnapshotStore, SweepStore};
 use crate::console::Console;
-use crate::pipeline::TooManyAsks;
-use crate::turn::PinAsk;
 
 /// The content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The largest body of a question, in bytes.
 const ASKED_BYTES: usize = 16 << 10;
-
-/// Notes pins that are asked of a session, or says why it can't.
-pub type AskForPins = dyn Fn(&str, Vec<PinAsk>) -> Result<(), TooManyAsks> + Send + Sync;
 
 /// What the admin listener asks other parts.
 #[derive(Clone)]
@@ -40,8 +34,6 @@ pub struct Probes {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Returns whether requests can be served, including by the store.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
-    /// Asks a session, by the name that its clients see, for pins.
-    pub pin: Arc<AskForPins>,
     /// Counts what the store holds. May take minutes.
     pub stats: Arc<CountStore>,
     /// Removes what is too old from the store. May take minutes.
@@ -98,8 +90,6 @@ pub(super) fn router(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/api/sessions/{session}/pin", post(pin))
-        .route("/api/sessions/{session}/unpin", post(unpin))
         .route("/api/store", get(store))
         .route("/api/store/gc", post(gc))
         .route("/api/store/snapshot", post(snapshot))
@@ -175,61 +165,9 @@ async fn erase(State(admin): State<Admin>, body: Body) -> Response {
     answer(status, &value)
 }
 
-/// What is to be pinned, or no longer: ids as `recall` takes them, such as `read:12`. A pin may also be
-/// `none`, which lifts all.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PinBody {
-    ids: Vec<String>,
-}
-
-async fn pin(State(admin): State<Admin>, Path(session): Path<String>, body: Body) -> Response {
-    asked(&admin, &session, body, PinAsk::read).await
-}
-
-async fn unpin(State(admin): State<Admin>, Path(session): Path<String>, body: Body) -> Response {
-    asked(&admin, &session, body, PinAsk::read_lifted).await
-}
-
-/// Notes pins for the next turn of a session. Whether the ids name anything is known only then.
-async fn asked(
-    admin: &Admin,
-    session: &str,
-    body: Body,
-    read: impl FnOnce(&str) -> Result<Vec<PinAsk>, String>,
-) -> Response {
-    let is_name = session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_name {
-        let message =
-            "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
-        return refuse(StatusCode::BAD_REQUEST, message);
-    }
-    let Ok(body) = to_bytes(body, ASKED_BYTES).await else {
-        return too_large();
-    };
-    let asks = serde_json::from_slice::<PinBody>(&body)
-        .map_err(|error| format!("send a body like {{\"ids\": [\"read:12\"]}}: {error}"))
-        .and_then(|PinBody { ids }| {
-            read(&ids.join(" ")).map_err(|allowed| format!("`ids` {allowed}"))
-        });
-    match asks {
-        Err(message) => refuse(StatusCode::BAD_REQUEST, &message),
-        Ok(asks) => match (admin.probes.pin)(&session.to_ascii_lowercase(), asks) {
-            Err(refused) => refuse(StatusCode::TOO_MANY_REQUESTS, &refused.to_string()),
-            Ok(()) => answer(
-                StatusCode::ACCEPTED,
-                &json!({"session": session, "from": "the session's next turn"}),
-            ),
-        },
-    }
-}
-
 fn too_large() -> Response {
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, "send at most 16 KiB")
-}
-
-fn refuse(status: StatusCode, message: &str) -> Response {
-    answer(status, &json!({"error": {"message": message}}))
+    let told = json!({"error": {"message": "send at most 16 KiB"}});
+    answer(StatusCode::PAYLOAD_TOO_LARGE, &told)
 }
 
 pub(super) fn answer(status: StatusCode, value: &serde_json::Value) -> Response {

@@ -62,6 +62,8 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/api/sessions/{session}/items/{item}", get(item))
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
         .route("/api/sessions/{session}/build", post(build))
+        .route("/api/sessions/{session}/pin", post(noted(Console::pin)))
+        .route("/api/sessions/{session}/unpin", post(noted(Console::unpin)))
         .route("/api/sessions/{session}/evict", post(noted(Console::evict)))
         .route(
             "/api/sessions/{session}/recall",

@@ -1,12 +1,14 @@
 //! What an operator asked of sessions and what waits for a turn that does and records it: pins, evictions,
-//! recalls and passes. Until then it is in memory alone. Owns how much may wait. Never knows whether a session
-//! exists, and never decides whether what is asked may be done.
+//! recalls and passes. Until then it is in memory alone. Owns how much may wait, and that what was asked of a
+//! turn that somebody looked at is done by a turn that goes on from there, and on no other branch of the session.
+//! Never decides whether what is asked may be done.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::model::Erased;
+use crate::model::{Erased, RecordId};
+use crate::session::path::Path;
 use crate::turn::{Asks, BringAsk, EvictAsk, PinAsk};
 
 /// The most sessions of which something waits. A further one takes the place of the one that has waited
@@ -28,14 +30,24 @@ pub enum SessionAsk {
     Pass,
 }
 
-/// What waits, by the name of its session.
+/// What waits, by the name of its session and by the record that was looked at.
 #[derive(Debug, Default)]
 pub struct Asked(Mutex<Waiting>);
 
+/// Something that waits.
+#[derive(Clone, Debug)]
+struct WaitingAsk {
+    /// Its number.
+    number: u64,
+    /// The newest record of what was looked at. A turn that goes on from there has it on its path.
+    of: RecordId,
+    ask: SessionAsk,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
-    /// What is asked of each session, with its number.
-    sessions: HashMap<String, Vec<(u64, SessionAsk)>>,
+    /// What is asked of each session, oldest first.
+    sessions: HashMap<String, Vec<WaitingAsk>>,
     /// The number of the newest ask.
     newest: u64,
 }
@@ -48,23 +60,34 @@ struct Waiting {
 pub struct TooManyAsks;
 
 impl Asked {
-    /// Notes what is asked of a session. All of it is taken, or nothing.
+    /// Notes what is asked of a session, by somebody who looked at the end of this path of it. All of it is taken, or
+    /// nothing.
     ///
     /// # Errors
-    /// [`TooManyAsks`] if too much waits for it.
-    pub fn ask(&self, session: &str, asks: Vec<SessionAsk>) -> Result<(), TooManyAsks> {
+    /// [`TooManyAsks`] if too much waits for the session.
+    pub fn ask(
+        &self,
+        session: &str,
+        path: &Path,
+        asks: Vec<SessionAsk>,
+    ) -> Result<(), TooManyAsks> {
+        let Some(of) = path.entries.last().map(|newest| newest.id) else {
+            return Ok(());
+        };
         let mut waiting = self.0.lock();
         let before = waiting.sessions.get(session).map_or(&[][..], Vec::as_slice);
         // What is asked again takes the place of what was asked before.
-        let stays = |(_, old): &&(u64, SessionAsk)| !asks.iter().any(|new| new.replaces(old));
-        let kept: Vec<(u64, SessionAsk)> = before.iter().filter(stays).cloned().collect();
-        if kept.len() + asks.len() > MOST_WAITING {
+        let again = |old: &WaitingAsk| asks.iter().any(|new| new.replaces(&old.ask));
+        let stays = |old: &&WaitingAsk| !(again(old) && old.is_on(path));
+        let mut all: Vec<WaitingAsk> = before.iter().filter(stays).cloned().collect();
+        if all.len() + asks.len() > MOST_WAITING {
             return Err(TooManyAsks);
         }
         waiting.make_room(session);
         let first = waiting.newest + 1;
         waiting.newest += asks.len() as u64;
-        let all = kept.into_iter().chain((first..).zip(asks)).collect();
+        let new = (first..).zip(asks);
+        all.extend(new.map(|(number, ask)| WaitingAsk { number, of, ask }));
         waiting.sessions.insert(session.to_owned(), all);
         Ok(())
     }
@@ -81,42 +104,34 @@ impl Asked {
         }
     }
 
-    /// Forgets what is to be brought back, because the upstream refused it.
-    pub fn refused(&self, session: &str) {
-        let mut waiting = self.0.lock();
-        if let Some(asks) = waiting.sessions.get_mut(session) {
-            asks.retain(|(_, ask)| !matches!(ask, SessionAsk::Bring(_)));
-        }
+    /// Forgets what is to be brought back to this path, because the upstream refused it.
+    pub fn refused(&self, session: &str, path: &Path) {
+        self.retain(session, path, |one| {
+            !matches!(one.ask, SessionAsk::Bring(_))
+        });
     }
 
-    /// Takes back evictions and recalls of what is named so. What a turn under way has taken in is done
-    /// all the same.
-    pub fn withdraw(&self, session: &str, names: &[String]) {
-        let mut waiting = self.0.lock();
-        let Some(asks) = waiting.sessions.get_mut(session) else {
-            return;
-        };
+    /// Takes back evictions and recalls of what is named so on this path. What a turn under way has taken in is
+    /// done all the same.
+    pub fn withdraw(&self, session: &str, path: &Path, names: &[String]) {
         let named = |name: &str| names.iter().any(|one| one.eq_ignore_ascii_case(name));
-        asks.retain(|(_, ask)| match ask {
+        self.retain(session, path, |one| match &one.ask {
             SessionAsk::Evict(EvictAsk { name, .. }) | SessionAsk::Bring(BringAsk { name, .. }) => {
                 !named(name)
             }
             SessionAsk::Pin(_) | SessionAsk::Pass => true,
         });
-        if asks.is_empty() {
-            waiting.sessions.remove(session);
-        }
     }
 
-    /// What waits for a session. It goes on waiting until a turn has recorded it.
+    /// What waits for a turn that goes on from this path of a session. It goes on waiting until a turn has recorded it.
     #[must_use]
-    pub fn of(&self, session: &str) -> Asks {
+    pub fn of(&self, session: &str, path: &Path) -> Asks {
         let waiting = self.0.lock();
         let mut found = Asks::default();
         let asks = waiting.sessions.get(session).map_or(&[][..], Vec::as_slice);
-        for (number, ask) in asks {
-            found.newest = found.newest.max(*number);
-            match ask {
+        for one in asks.iter().filter(|one| one.is_on(path)) {
+            found.newest = found.newest.max(one.number);
+            match &one.ask {
                 SessionAsk::Pin(pin) => found.pins.push(pin.clone()),
                 SessionAsk::Evict(evict) => found.evictions.push(evict.clone()),
                 SessionAsk::Bring(bring) => found.recalls.push(bring.clone()),
@@ -126,29 +141,41 @@ impl Asked {
         found
     }
 
-    /// Forgets what a recorded turn has done of what it knew of. What was asked since that turn began goes
-    /// on waiting, and so do evictions if it made no pass that could take them, and recalls that are still
-    /// among what it knows.
-    pub fn recorded(&self, session: &str, known: &Asks) {
+    /// Forgets what a recorded turn, which went on from this path, has done of what it knew of. What was asked since
+    /// that turn began goes on waiting, and so do evictions if it made no pass that could take them, and recalls that
+    /// are still among what it knows.
+    pub fn recorded(&self, session: &str, path: &Path, known: &Asks) {
         // Of most sessions nothing is asked.
         if known.newest == 0 {
             return;
         }
-        let mut waiting = self.0.lock();
-        let Some(asks) = waiting.sessions.get_mut(session) else {
-            return;
-        };
-        asks.retain(|(number, ask)| {
-            let waits = match ask {
+        self.retain(session, path, |one| {
+            let waits = match &one.ask {
                 SessionAsk::Evict(_) => !known.judged,
                 SessionAsk::Bring(bring) => known.recalls.contains(bring),
                 SessionAsk::Pin(_) | SessionAsk::Pass => false,
             };
-            *number > known.newest || waits
+            one.number > known.newest || waits
         });
+    }
+
+    /// Keeps of what waits for this path what `stays` says, and all that waits for others.
+    fn retain(&self, session: &str, path: &Path, stays: impl Fn(&WaitingAsk) -> bool) {
+        let mut waiting = self.0.lock();
+        let Some(asks) = waiting.sessions.get_mut(session) else {
+            return;
+        };
+        asks.retain(|one| stays(one) || !one.is_on(path));
         if asks.is_empty() {
             waiting.sessions.remove(session);
         }
+    }
+}
+
+impl WaitingAsk {
+    /// Whether a path is the one that was looked at, or goes on from it.
+    fn is_on(&self, path: &Path) -> bool {
+        path.entries.iter().rev().any(|entry| entry.id == self.of)
     }
 }
 
@@ -170,7 +197,7 @@ impl Waiting {
         if self.sessions.len() < MOST_SESSIONS || self.sessions.contains_key(session) {
             return;
         }
-        let since = |asks: &[(u64, SessionAsk)]| asks.first().map(|(number, _)| *number);
+        let since = |asks: &[WaitingAsk]| asks.first().map(|one| one.number);
         let longest = self.sessions.iter().min_by_key(|(_, asks)| since(asks));
         if let Some(session) = longest.map(|(session, _)| session.clone()) {
             tracing::warn!(%session, "what is asked of it has waited longest for a turn and makes room");
@@ -181,7 +208,15 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::model::Digest;
+
+    /// A path of one record.
+    fn at(number: u8) -> Path {
+        Path::default().extend(RecordId(Digest([number; 32])), Arc::default())
+    }
 
     fn pins(count: usize) -> Vec<SessionAsk> {
         vec![SessionAsk::Pin(PinAsk::Newest); count]
@@ -195,46 +230,74 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_goes_once_it_is_recorded() {
         let asked = Asked::default();
-        assert_eq!(asked.ask("a", pins(30)), Ok(()));
-        assert_eq!(asked.ask("a", pins(3)), Err(TooManyAsks));
-        let known = asked.of("a");
+        assert_eq!(asked.ask("a", &at(1), pins(30)), Ok(()));
+        assert_eq!(asked.ask("a", &at(1), pins(3)), Err(TooManyAsks));
+        let known = asked.of("a", &at(1));
         assert_eq!((known.pins.len(), known.newest), (30, 30));
-        asked.recorded("a", &known);
-        assert_eq!((asked.of("a"), asked.of("b")), Default::default());
+        asked.recorded("a", &at(1), &known);
+        assert_eq!(
+            (asked.of("a", &at(1)), asked.of("b", &at(1))),
+            Default::default()
+        );
         for session in 0..MOST_SESSIONS {
-            assert_eq!(asked.ask(&session.to_string(), pins(1)), Ok(()));
+            assert_eq!(asked.ask(&session.to_string(), &at(1), pins(1)), Ok(()));
         }
-        assert_eq!(asked.ask("further", pins(1)), Ok(()));
-        assert!(asked.of("0").pins.is_empty(), "it waited longest");
-        let waits = |session: &str| asked.of(session).pins.len();
+        assert_eq!(asked.ask("further", &at(1), pins(1)), Ok(()));
+        assert!(asked.of("0", &at(1)).pins.is_empty(), "it waited longest");
+        let waits = |session: &str| asked.of(session, &at(1)).pins.len();
         assert_eq!((waits("1"), waits("further")), (1, 1));
     }
 
     #[test]
     fn what_is_asked_while_turns_overlap_is_not_lost() {
         let asked = Asked::default();
-        asked.ask("a", pins(1)).unwrap();
-        let (first, second) = (asked.of("a"), asked.of("a"));
-        asked.recorded("a", &first);
+        asked.ask("a", &at(1), pins(1)).unwrap();
+        let (first, second) = (asked.of("a", &at(1)), asked.of("a", &at(1)));
+        asked.recorded("a", &at(1), &first);
         let lifted = vec![SessionAsk::Pin(PinAsk::LiftAll), SessionAsk::Pass];
-        asked.ask("a", lifted).unwrap();
-        asked.recorded("a", &second);
-        let left = asked.of("a");
+        asked.ask("a", &at(1), lifted).unwrap();
+        asked.recorded("a", &at(1), &second);
+        let left = asked.of("a", &at(1));
         assert_eq!((left.pins, left.pass), (vec![PinAsk::LiftAll], true));
     }
 
     #[test]
     fn evictions_wait_for_a_pass_and_are_asked_once() {
         let asked = Asked::default();
-        asked.ask("a", vec![evict("Read:4", false)]).unwrap();
-        asked.ask("a", vec![evict("read:4", true)]).unwrap();
-        let mut known = asked.of("a");
+        asked
+            .ask("a", &at(1), vec![evict("Read:4", false)])
+            .unwrap();
+        asked.ask("a", &at(1), vec![evict("read:4", true)]).unwrap();
+        let mut known = asked.of("a", &at(1));
         assert_eq!(known.evictions.len(), 1);
         assert!(known.evictions[0].now, "the newest word counts");
-        asked.recorded("a", &known);
-        assert_eq!(asked.of("a").evictions.len(), 1, "no pass ran");
+        asked.recorded("a", &at(1), &known);
+        assert_eq!(asked.of("a", &at(1)).evictions.len(), 1, "no pass ran");
         known.judged = true;
-        asked.recorded("a", &known);
-        assert_eq!(asked.of("a"), Asks::default());
+        asked.recorded("a", &at(1), &known);
+        assert_eq!(asked.of("a", &at(1)), Asks::default());
+    }
+
+    #[test]
+    fn what_is_asked_of_one_branch_waits_for_no_other() {
+        let asked = Asked::default();
+        let (one, other) = (at(1), at(2));
+        asked.ask("a", &one, vec![SessionAsk::Pass]).unwrap();
+        asked.ask("a", &other, vec![evict("Read:4", true)]).unwrap();
+        // What is asked of one is not what is asked again of the other.
+        asked.ask("a", &one, vec![evict("Read:4", true)]).unwrap();
+        assert_eq!(asked.of("a", &at(3)), Asks::default());
+        let mut known = asked.of("a", &one);
+        assert!(known.pass && known.evictions.len() == 1);
+        // A later turn goes on from there.
+        let later = one.extend(RecordId(Digest([9; 32])), Arc::default());
+        assert_eq!(asked.of("a", &later), known);
+        known.judged = true;
+        asked.recorded("a", &later, &known);
+        assert_eq!(asked.of("a", &later), Asks::default());
+        asked.withdraw("a", &one, &["read:4".to_owned()]);
+        assert_eq!(asked.of("a", &other).evictions.len(), 1);
+        asked.withdraw("a", &other, &["read:4".to_owned()]);
+        assert_eq!(asked.of("a", &other), Asks::default());
     }
 }

@@ -126,7 +126,7 @@ pub fn commit(
         let _held = leave.hold(&batch);
     }
     let ticket = store.commit(batch);
-    app.asked.recorded(&place.session, &state.asks);
+    app.asked.recorded(&place.session, &state.path, &state.asks);
     Some(Committed {
         id,
         row: name,

@@ -430,7 +430,7 @@ fn ready(
     if opening.request.purpose == Purpose::Count {
         state.pin_nothing();
     } else if state.terms.mode == Mode::Manage {
-        state.ask(app.asked.of(&place.session));
+        state.ask(app.asked.of(&place.session, &state.path));
     }
     let failed = |error: MiddleError| Stop::Fail(FailedStage::of(&error));
     let injected = reporter.timed(Phase::Policy, || state.inject(&tools));

@@ -119,7 +119,7 @@ async fn send_without_exchange(
     }
     let session = &turn.place.session;
     tracing::warn!(%session, "the upstream refused a recall that an operator asked for: it is given up");
-    app.asked.refused(session);
+    app.asked.refused(session, &turn.state.path);
     let without = turn.prepare(app, None).ok()?;
     turn.reporter.retried(RetryReason::Edits);
     Some(send_anew(app, turn, without).await)

@@ -352,3 +352,65 @@ async fn what_waited_is_forgotten_by_a_restart_and_what_was_taken_is_not() {
     let (before, after) = (before.texts(), provider.newest().texts());
     assert_eq!(before[..], after[..before.len()]);
 }
+
+/// Somebody looks at a branch of a session and asks something of that: the session's other turns hear nothing of it.
+#[tokio::test]
+async fn what_is_asked_of_one_branch_is_done_in_no_other() {
+    for dialect in DIALECTS {
+        for stream in [false, true] {
+            let provider = working().await;
+            let proxy = Proxy::with(provider.addr, roomy).await;
+            let mut agent = Agent::new(&proxy, dialect, stream, "branching");
+            agent.user("go");
+            for _ in 0..4 {
+                turn(&mut agent).await;
+            }
+            let mut other = agent.history.clone();
+            for _ in 0..2 {
+                turn(&mut agent).await;
+            }
+            let session = turn(&mut agent).await;
+            let first = format!("sessions/{session}");
+            let (second_item, fourth) =
+                (id(&proxy, &session, 2).await, id(&proxy, &session, 4).await);
+            let ask = json!({"items": [second_item], "now": true});
+            let (status, _) = posted(&proxy, &format!("{first}/evict"), &ask).await;
+            assert_eq!(status, 202);
+            let pin = json!({"ids": [fourth]});
+            assert_eq!(posted(&proxy, &format!("{first}/pin"), &pin).await.0, 202);
+            // The agent goes back, and on from there otherwise.
+            std::mem::swap(&mut agent.history, &mut other);
+            agent.user("otherwise");
+            for _ in 0..2 {
+                assert_eq!(turn(&mut agent).await, session);
+            }
+            let case = format!("{dialect:?} {stream}");
+            assert_eq!(whole(&provider.newest()), [1, 2, 3, 4, 5], "{case}");
+            let waiting = got(&proxy, &first).await["waiting"].clone();
+            let told = (&waiting["evictions"], &waiting["pins"]);
+            assert_eq!(told, (&json!([second_item]), &json!(1)), "{case}");
+            let rows = got(&proxy, "sessions").await["sessions"].clone();
+            let rows = rows.as_array().unwrap();
+            let branch = rows.iter().find(|row| row["branch"] == true).unwrap();
+            let branch = format!("sessions/{}", branch["session"].as_str().unwrap());
+            let told = got(&proxy, &branch).await;
+            assert_eq!(told["pins"], json!([]), "{case}: {told}");
+            assert_eq!(told["waiting"]["evictions"], json!([]), "{case}: {told}");
+            // And the other way round.
+            let name = branch.strip_prefix("sessions/").unwrap();
+            let third = id(&proxy, name, 3).await;
+            let ask = json!({"items": [third], "now": true});
+            let (status, _) = posted(&proxy, &format!("{branch}/evict"), &ask).await;
+            assert_eq!(status, 202);
+            std::mem::swap(&mut agent.history, &mut other);
+            turn(&mut agent).await;
+            assert_eq!(whole(&provider.newest()), [1, 3, 4, 5, 6, 7], "{case}");
+            let told = got(&proxy, &first).await;
+            assert_eq!(told["pins"], json!([fourth]), "{case}: {told}");
+            assert_eq!(told["waiting"]["evictions"], json!([]), "{case}: {told}");
+            std::mem::swap(&mut agent.history, &mut other);
+            turn(&mut agent).await;
+            assert_eq!(whole(&provider.newest()), [1, 2, 4, 5, 6], "{case}");
+        }
+    }
+}

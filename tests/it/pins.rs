@@ -260,7 +260,8 @@ async fn an_operators_pin_holds_from_the_next_turn_and_over_a_restart() {
             "ids like read:12",
         ),
         (&session, "{\"ids\":[]}", 400, "ids like read:12"),
-        (&session, &"x".repeat(20_000), 413, "at most 16 KiB"),
+        (&session, &"x".repeat(300_000), 413, "at most 256 KiB"),
+        ("0123456789abcdef", &pin, 404, "no session"),
     ] {
         let (refused, told) = ask(&first, session, "pin", body).await;
         let message = told["error"]["message"].as_str().unwrap();
