@@ -6,10 +6,14 @@ use std::collections::HashSet;
 use super::archive::ArchiveError;
 use crate::history::usage_key;
 use crate::model::{Content, Digest, Erased, Parent, RecordId, SessionRow, TenantId, TurnRecord};
-use crate::store::{Batch, BatchKind, Store};
+use crate::store::{Batch, BatchKind, Store, StoreError};
 
 /// How many blobs are read at a time.
 const BLOBS_AT_ONCE: usize = 256;
+/// Of how many records it is held at a time what they name.
+const RECORDS_AT_ONCE: usize = 256;
+/// How many rows are read at a time.
+const ROWS_AT_ONCE: usize = 1_000;
 
 /// What is to be erased.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,7 +27,8 @@ pub struct Erasure {
 }
 
 /// Finds what is to be erased. Of a tenant these are the sessions that are in the list of sessions.
-/// Reads all records of the store, which may take long.
+/// Reads all records of the store, twice if anything is to go, which may take long. What it holds in memory is as much as
+/// there is to erase, and a part of the others at a time, however many these are.
 ///
 /// # Errors
 /// [`ArchiveError`] if the store fails.
@@ -34,32 +39,43 @@ pub fn erasure(store: &Store, whose: &Erased) -> Result<Erasure, ArchiveError> {
         sessions: names.len() as u64,
         ..Erasure::default()
     };
-    let (mut named, mut others) = (Named::default(), Named::default());
-    store.each(&mut |batch: Batch| {
-        if batch.kind == BatchKind::Content {
-            return Ok(());
-        }
-        for (id, bytes) in &batch.blobs {
-            // Snapshots and reports of usage are among the records. They are named by those.
-            let Ok(record) = rmp_serde::from_slice::<TurnRecord>(bytes) else {
-                continue;
-            };
-            if names.contains(&record.session) {
-                found.ids.insert(*id);
-                found.records += 1;
-                named.add(*id, &record);
-            } else {
-                others.add(*id, &record);
-            }
+    let mut named = Named::default();
+    each_record(store, &mut |id, record| {
+        // Something may be handed over twice.
+        if names.contains(&record.session) && found.ids.insert(id) {
+            found.records += 1;
+            named.add(id, record);
         }
         Ok(())
     })?;
-    let (gone, stays) = (named.all(store)?, others.all(store)?);
-    found.ids.extend(gone.difference(&stays));
+    let mut gone = HashSet::new();
+    named.each(store, &mut |id| {
+        gone.insert(id);
+    })?;
+    if !gone.is_empty() {
+        // What others name stays.
+        let mut others = Named::default();
+        let mut stays = |id: Digest| {
+            gone.remove(&id);
+        };
+        each_record(store, &mut |id, record| {
+            if names.contains(&record.session) {
+                return Ok(());
+            }
+            others.add(id, record);
+            if others.usage.len() < RECORDS_AT_ONCE {
+                return Ok(());
+            }
+            std::mem::take(&mut others).each(store, &mut stays)
+        })?;
+        others.each(store, &mut stays)?;
+    }
+    found.ids.extend(gone);
     Ok(found)
 }
 
-/// The names of the sessions, and what their rows are found by.
+/// The names of the sessions, and what their rows are found by. None of these changes meanwhile: what is being erased is
+/// not recorded.
 fn listed(
     store: &Store,
     whose: &Erased,
@@ -68,20 +84,50 @@ fn listed(
     if let Erased::Session(name) = whose {
         names.insert(name.clone());
     }
-    store.each(&mut |batch: Batch| {
-        let Some(listed) = batch.listed else {
-            return Ok(());
+    let mut before = None;
+    loop {
+        let page = store.sessions(before, ROWS_AT_ONCE)?;
+        for listed in &page {
+            let Ok(row) = rmp_serde::from_slice::<SessionRow>(&listed.row) else {
+                continue;
+            };
+            if whose.means(TenantId(row.tenant), row.of_session()) {
+                rows.insert(listed.session);
+                names.insert(row.of_session().to_owned());
+            }
+        }
+        let Some(last) = page.last() else {
+            return Ok((names, rows));
         };
-        let Ok(row) = rmp_serde::from_slice::<SessionRow>(&listed.row) else {
+        before = Some(last.place());
+    }
+}
+
+/// Hands over each record, some of them twice.
+fn each_record(
+    store: &Store,
+    each: &mut dyn FnMut(Digest, &TurnRecord) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let mut failed = None;
+    let read = store.each(&mut |batch: Batch| {
+        if batch.kind == BatchKind::Content {
             return Ok(());
-        };
-        if whose.means(TenantId(row.tenant), row.of_session()) {
-            rows.insert(listed.session);
-            names.insert(row.of_session().to_owned());
+        }
+        for (id, bytes) in &batch.blobs {
+            // Snapshots and reports of usage are among the records. They are named by those.
+            let Ok(record) = rmp_serde::from_slice::<TurnRecord>(bytes) else {
+                continue;
+            };
+            if let Err(error) = each(*id, &record) {
+                failed = Some(error);
+                // It ends the reading, and is not what is told.
+                return Err(StoreError::Closed);
+            }
         }
         Ok(())
-    })?;
-    Ok((names, rows))
+    });
+    failed.map_or(Ok(()), Err)?;
+    Ok(read?)
 }
 
 /// What some records name.
@@ -90,7 +136,7 @@ struct Named {
     /// Snapshots, and lists of content.
     snapshots: HashSet<Digest>,
     lists: HashSet<Digest>,
-    /// Keys of usage that came later.
+    /// Keys of usage that came later, one for each record.
     usage: Vec<Digest>,
 }
 
@@ -103,9 +149,9 @@ impl Named {
         self.usage.push(usage_key(RecordId(id)));
     }
 
-    /// Everything, with what the lists name.
-    fn all(self, store: &Store) -> Result<HashSet<Digest>, ArchiveError> {
-        let mut all = self.snapshots;
+    /// Hands over everything, with what the lists name.
+    fn each(self, store: &Store, each: &mut dyn FnMut(Digest)) -> Result<(), ArchiveError> {
+        self.snapshots.into_iter().for_each(&mut *each);
         let lists: Vec<Digest> = self.lists.into_iter().collect();
         for lists in lists.chunks(BLOBS_AT_ONCE) {
             for bytes in store.blobs(lists)?.into_iter().flatten() {
@@ -115,14 +161,15 @@ impl Named {
                     tools,
                     ..
                 } = rmp_serde::from_slice(&bytes)?;
-                all.extend(messages.into_iter().chain([answer]).chain(tools));
+                let named = messages.into_iter().chain([answer]).chain(tools);
+                named.for_each(&mut *each);
             }
         }
-        all.extend(lists);
+        lists.into_iter().for_each(&mut *each);
         for keys in self.usage.chunks(BLOBS_AT_ONCE) {
             let reports = store.links(keys)?.into_iter().flatten();
-            all.extend(reports.map(|(_, id)| id));
+            reports.for_each(|(_, id)| each(id));
         }
-        Ok(all)
+        Ok(())
     }
 }

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use plimsoll::config::Backend;
-use plimsoll::inspect::{Archive, export};
-use plimsoll::store::Store;
+use plimsoll::inspect::{Archive, erasure, export};
+use plimsoll::model::{Content, Digest, Erased, TurnRecord, blob_id};
+use plimsoll::store::memory::Memory;
+use plimsoll::store::{Batch, BatchKind, Store};
 use plimsoll::turn::StoreContent;
 use plimsoll_scripted::{Reply, Script};
 use serde_json::Value;
@@ -167,4 +169,83 @@ async fn what_is_erased_is_gone_and_what_others_share_with_it_stays() {
     }
     let (good, said) = command(scratch.path(), &["stats"]);
     assert!(!good && said.contains("no recorded sessions"), "{said}");
+}
+
+/// Says to this program that it is to erase, and nothing else.
+const ERASES: &str = "PLIMSOLL_TEST_ERASES";
+/// How many turns others have had, and how much each says that nobody else does.
+const TURNS_OF_OTHERS: u32 = 5_000;
+const SAID: u32 = 150;
+
+/// Bytes of memory that were resident at most so far.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap() * 1024
+}
+
+/// Commits a turn with content of its own. Returns the ids of its record and of that content.
+fn commit(store: &Store, session: &str, turn: u32) -> [Digest; 2] {
+    let said = |at: u32| Digest::of(&[session.as_bytes(), &turn.to_le_bytes(), &at.to_le_bytes()]);
+    let content = Content {
+        from: 0,
+        messages: (1..SAID).map(said).collect(),
+        answer: said(0),
+        tools: None,
+    };
+    let content = rmp_serde::to_vec_named(&content).unwrap();
+    let list = blob_id(&content);
+    let record = TurnRecord {
+        session: session.to_owned(),
+        turn,
+        content: Some(list),
+        ..TurnRecord::default()
+    };
+    let record = rmp_serde::to_vec_named(&record).unwrap();
+    let id = blob_id(&record);
+    for (kind, id, bytes) in [
+        (BatchKind::Content, list, content),
+        (BatchKind::Records, id, record),
+    ] {
+        let batch = Batch {
+            blobs: vec![(id, bytes.into())],
+            kind,
+            ..Batch::default()
+        };
+        store.commit(batch).wait().unwrap();
+    }
+    [id, list]
+}
+
+/// What there is of others costs time and no memory. A process of its own tells how much it took.
+#[test]
+fn erasing_one_session_holds_nothing_of_the_others() {
+    if std::env::var_os(ERASES).is_none() {
+        let name = "kept::erasing_one_session_holds_nothing_of_the_others";
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ERASES, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8([alone.stdout, alone.stderr].concat()).unwrap();
+        assert!(
+            alone.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        return;
+    }
+    let store = Store::Memory(Memory::default());
+    for turn in 0..TURNS_OF_OTHERS {
+        commit(&store, "others", turn);
+    }
+    let own = commit(&store, "own", 1);
+    let before = peak();
+    let found = erasure(&store, &Erased::Session("own".to_owned())).unwrap();
+    let grown = peak() - before;
+    assert!(own.iter().all(|id| found.ids.contains(id)));
+    let counts = (found.records, found.sessions, found.ids.len());
+    assert_eq!(counts, (1, 1, 2 + SAID as usize));
+    // The digests alone are 24 MB.
+    assert!(grown < 12 << 20, "{} KiB", grown >> 10);
 }
