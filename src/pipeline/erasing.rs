@@ -29,6 +29,8 @@ struct Erasures {
     present: Option<Erased>,
     /// What was written meanwhile.
     held: Mutex<Held>,
+    /// What the store refused to take once more at the end of an erasure.
+    unwritten: Vec<Batch>,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +91,18 @@ impl Erasing {
             erasures.forgotten = number;
         }
         std::mem::take(erasures.held.get_mut()).batches
+    }
+
+    /// Keeps what the store refused at the end of an erasure.
+    pub fn keep_unwritten(&self, batches: Vec<Batch>) {
+        self.0.write().unwritten.extend(batches);
+    }
+
+    /// Hands back what the store refused at the end of earlier erasures. It has to be written before the
+    /// next one begins, which may mean some of it.
+    #[must_use]
+    pub fn take_unwritten(&self) -> Vec<Batch> {
+        std::mem::take(&mut self.0.write().unwritten)
     }
 }
 
