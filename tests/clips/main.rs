@@ -2,7 +2,8 @@
 //! no code with the clip. Owns what holds for every clip, and the limits themselves.
 //!
 //! `PLIMSOLL_CLIPS=all cargo test --release --test clips -- --nocapture` clips all large results of
-//! the recorded sessions; without the variable a spread of them is clipped.
+//! the recorded sessions that are beside the repository; without the variable a spread of them is clipped. Those of the
+//! sessions that come with it are clipped always.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

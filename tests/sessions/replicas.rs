@@ -209,7 +209,7 @@ async fn play(recordings: &[Recording], streamed: bool, replicas: bool) -> (Sent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_that_share_a_store_send_what_one_process_would() {
     let recordings: Vec<Recording> = super::files().iter().map(super::read).collect();
-    if recordings.is_empty() || !redis::are_here() || !nginx::is_here() {
+    if !redis::are_here() || !nginx::is_here() {
         return;
     }
     for streamed in [true, false] {
