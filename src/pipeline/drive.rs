@@ -35,8 +35,8 @@ use crate::upstream;
 
 /// How often a later hop is tried again. The client can't retry it.
 const HOP_RETRIES: u32 = 4;
-/// The wait before the first retry if the upstream names none. Each further wait is twice as long.
-const HOP_RETRY_WAIT: Duration = Duration::from_millis(250);
+/// As how many tries of a call, each of which waits longer, the first try of a later hop counts.
+const HOP_TRIES: u32 = 2;
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every reader of SSE skips. No blank line stands behind it: a reader that keeps the last
@@ -355,15 +355,18 @@ impl Driver {
     async fn send_hop(&mut self) -> Option<Result<Incoming, Because>> {
         let app = self.app.clone();
         let mut tries = 0;
-        let begun = Instant::now();
-        let time = app.upstream.retry_time();
+        // All its tries share the time that is given to retries.
+        let until = app.upstream.retry_until();
         loop {
             // The callback can't borrow the turn while the call does, so the reasons are noted
             // afterwards.
             let mut retried = Vec::new();
             let told = |cause| retried.push(cause);
             let sent = match self.turn.outbound(&app) {
-                Ok(outbound) => self.beating(app.upstream.send(outbound, told)).await?,
+                Ok(outbound) => {
+                    let sent = app.upstream.send_until(outbound, until, told);
+                    self.beating(sent).await?
+                }
                 Err(error) => {
                     self.stop(error).await;
                     return None;
@@ -389,10 +392,9 @@ impl Driver {
             };
             // A client that has seen nothing can retry by itself, and gets the refusal.
             let spoken = self.client.begin.is_none();
-            let late = time.is_some_and(|time| begun.elapsed() >= time);
+            let wait = upstream::wait_before(wait, HOP_TRIES + tries).min(upstream::LONGEST_WAIT);
+            let late = until.is_some_and(|until| tokio::time::Instant::now() + wait >= until);
             if retry && spoken && tries < HOP_RETRIES && !late {
-                let wait = wait.unwrap_or(HOP_RETRY_WAIT * 2_u32.pow(tries));
-                let wait = wait.min(upstream::LONGEST_WAIT);
                 tries += 1;
                 self.turn.reporter.retried(RetryReason::Hop);
                 self.beating(tokio::time::sleep(wait)).await?;

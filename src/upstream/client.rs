@@ -71,6 +71,12 @@ impl UpstreamClient {
         self.settings.base_url.join(asked)
     }
 
+    /// Until when calls that begin now are tried again, if the settings give that a time.
+    #[must_use]
+    pub fn retry_until(&self) -> Option<Instant> {
+        self.retry_time().map(|time| Instant::now() + time)
+    }
+
     /// Sends a request and waits for the head of the response. Every answer of the upstream is a
     /// response, even an error, and its headers are not filtered yet. Dropping the future or the
     /// body cancels the request. `told` is called before each retry.
@@ -82,8 +88,21 @@ impl UpstreamClient {
         outbound: Outbound,
         told: impl FnMut(RetryCause) + Send,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
+        self.send_until(outbound, self.retry_until(), told).await
+    }
+
+    /// Does the same for one of several calls that share the time for retries, which began with the first of them.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn send_until(
+        &self,
+        outbound: Outbound,
+        until: Option<Instant>,
+        told: impl FnMut(RetryCause) + Send,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         let told = Mutex::new(told);
-        let tries = Tries::new(&self.settings, &told);
+        let tries = Tries::new(&self.settings, until, &told);
         let attempt = tower::service_fn(|call: Call| {
             let transport = if call.anew {
                 self.anew()

@@ -74,6 +74,14 @@ fn random_part(of: Duration) -> Duration {
     of.mul_f64(HasherRng::default().next_f64())
 }
 
+/// The wait before another try, after so many were made: what the upstream asks for, and on top of that a random part of a
+/// time that doubles. Callers that it told the same do not come back together either.
+#[must_use]
+pub fn wait_before(asked: Option<Duration>, made: u32) -> Duration {
+    let asked = asked.unwrap_or_default();
+    asked.saturating_add(random_part(longest(made)))
+}
+
 /// Why an upstream call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryCause {
@@ -104,13 +112,17 @@ pub(super) struct Tries<'a, F> {
 }
 
 impl<'a, F> Tries<'a, F> {
-    pub(super) fn new(settings: &'a UpstreamSettings, told: &'a Mutex<F>) -> Self {
+    pub(super) fn new(
+        settings: &'a UpstreamSettings,
+        until: Option<Instant>,
+        told: &'a Mutex<F>,
+    ) -> Self {
         Self {
             settings,
             told,
             made: 0,
             replaced: false,
-            until: settings.retry_for.map(|time| Instant::now() + time),
+            until,
         }
     }
 
@@ -145,10 +157,8 @@ impl<'a, F> Tries<'a, F> {
             None if self.made < self.settings.retries => LONGEST_WAIT,
             None => return None,
         };
-        let asked = asked.unwrap_or_default();
-        // One that asks for no time at all, or for a date that has passed, is not asked without a pause.
-        let wait = asked.max(random_part(longest(self.made)));
-        (asked <= most).then(|| wait.min(most))
+        let wait = wait_before(asked, self.made);
+        (asked.unwrap_or_default() <= most).then(|| wait.min(most))
     }
 }
 
@@ -263,11 +273,15 @@ mod tests {
         assert_eq!(retry_after_at(&fast, now), Some(Duration::from_secs(30)));
     }
 
+    fn until(settings: &UpstreamSettings) -> Option<Instant> {
+        settings.retry_for.map(|time| Instant::now() + time)
+    }
+
     fn tries(settings: &UpstreamSettings, made: u32) -> Tries<'_, fn(RetryCause)> {
         static TOLD: Mutex<fn(RetryCause)> = Mutex::new(|_| ());
         Tries {
             made,
-            ..Tries::new(settings, &TOLD)
+            ..Tries::new(settings, until(settings), &TOLD)
         }
     }
 
@@ -284,6 +298,12 @@ mod tests {
         let wait = |made, asked| tries(&settings, made).wait(asked, now);
         let waits: Vec<Duration> = (0..50).map(|_| wait(3, None).unwrap()).collect();
         assert!(waits.iter().all(|wait| *wait <= longest(3)), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
+        // What the upstream names is kept, and those who were told the same come apart.
+        let told = Duration::from_secs(2);
+        let waits: Vec<Duration> = (0..50).map(|_| wait(3, Some(told)).unwrap()).collect();
+        let kept = |wait: &Duration| *wait >= told && *wait <= told + longest(3);
+        assert!(waits.iter().all(kept), "{waits:?}");
         assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
         assert_eq!(wait(0, Some(LONGEST_WAIT)), Some(LONGEST_WAIT));
         let more = LONGEST_WAIT + Duration::from_millis(1);

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::agent::{Answer, metric, received};
 use crate::support::{EMPTY, Proxy, client, nobody, raw_upstream, read_head, soon, upstream};
-use crate::unread::answers::{DIALECTS, THEN, path, request, streamed, whole_text};
+use crate::unread::answers::{DIALECTS, FIRST, THEN, path, request, streamed, whole_text};
 
 /// How a kept connection takes its second request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,6 +265,38 @@ async fn the_time_for_retries_ends_with_the_upstreams_own_answer() {
     let answer = ask(&proxy, Dialect::Chat, true).await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, "61"));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+/// All calls of a later hop share the time: it is not given to each anew.
+#[tokio::test]
+async fn a_later_hop_waits_no_longer_than_the_time_for_retries() {
+    for dialect in DIALECTS {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let addr = upstream(move |_| {
+            let first = count.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if first {
+                    let answer = Response::builder().header("content-type", "text/event-stream");
+                    let said = streamed(dialect, Some(FIRST), true).concat();
+                    return answer.body(Body::from(said)).unwrap();
+                }
+                let answer = Response::builder().status(503);
+                let answer = answer.header("retry-after-ms", "900");
+                answer.body(Body::from("down")).unwrap()
+            }
+        })
+        .await;
+        let proxy = patient(addr, Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        let answer = ask(&proxy, dialect, true).await;
+        let took = begun.elapsed();
+        let what = format!("{dialect:?} {took:?} {}", answer.text());
+        assert!(answer.text().contains(FIRST), "{what}");
+        // The hop itself, and once more before the second is over.
+        assert_eq!(asked.load(Ordering::SeqCst), 3, "{what}");
+        assert!(took < Duration::from_secs(2), "{what}");
+    }
 }
 
 #[tokio::test]
