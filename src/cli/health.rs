@@ -2,7 +2,7 @@
 //! Never starts anything.
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,6 +76,21 @@ impl AdminPort {
         })
     }
 
+    /// The same for requests that prove what they may. They are plain HTTP, so no other machine is sent the token.
+    ///
+    /// # Errors
+    /// As [`Self::of`], and if the token would leave this machine.
+    pub(super) fn proving(config: Option<PathBuf>, admin: Option<String>) -> anyhow::Result<Self> {
+        let port = Self::of(config, admin)?;
+        let Self { address, token } = &port;
+        anyhow::ensure!(
+            token.is_none() || is_here(address.ip()),
+            "{address} is on another machine, and the admin token would go there as plain HTTP, which anybody on the way can read: run this on that machine, or lead a tunnel there (ssh -L {port}:{address} HOST) and give --admin 127.0.0.1:{port}",
+            port = address.port()
+        );
+        Ok(port)
+    }
+
     /// The URL of a path.
     pub(super) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
@@ -110,6 +125,11 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
 async fn ask(url: &str) -> reqwest::Result<(http::StatusCode, String)> {
     let response = client()?.get(url).timeout(PATIENCE).send().await?;
     Ok((response.status(), response.text().await?))
+}
+
+/// Whether an address is of this machine, so that what is sent there stays on it: only then can something listen there.
+fn is_here(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// Where this machine reaches an address on which a process listens.

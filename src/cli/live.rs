@@ -10,13 +10,14 @@ use super::health::AdminPort;
 /// What the process at an admin address answers.
 ///
 /// # Errors
-/// If the address is none, if nobody answers there, or what the process refuses.
+/// If the address is none, if the admin token would leave this machine, if nobody answers there, or what the process
+/// refuses.
 pub(super) fn ask(
     admin: &str,
     (method, path): (Method, &str),
     body: Option<&Value>,
 ) -> anyhow::Result<Value> {
-    let port = AdminPort::of(None, Some(admin.to_owned()))?;
+    let port = AdminPort::proving(None, Some(admin.to_owned()))?;
     let url = port.url(path);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

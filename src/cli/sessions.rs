@@ -51,7 +51,7 @@ pub struct SessionsArgs {
 /// # Errors
 /// If nobody answers, no session fits, or several do.
 pub fn run(args: &SessionsArgs) -> anyhow::Result<ExitCode> {
-    let port = AdminPort::of(args.config.clone(), args.admin.clone())?;
+    let port = AdminPort::proving(args.config.clone(), args.admin.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -317,6 +317,32 @@ async fn commands_send_the_token_of_the_environment_or_of_a_file() {
     );
 }
 
+/// What goes to another machine is plain HTTP. The address is one of those that stand in examples and are nowhere.
+#[test]
+fn commands_send_no_token_to_another_machine() {
+    let home = tempfile::tempdir().unwrap();
+    let admin = "192.0.2.1:9187";
+    for arguments in [&["store", "stats"][..], &["store", "gc"], &["sessions"]] {
+        let mut child = plimsoll(home.path())
+            .args(arguments)
+            .args(["--admin", admin])
+            .env("PLIMSOLL__ADMIN__TOKEN", TOKEN)
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while child.try_wait().unwrap().is_none() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ended = child.kill();
+        let ended = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{arguments:?}");
+        assert!(told.contains("another machine"), "{arguments:?}: {told}");
+        assert!(told.contains("ssh -L 9187:192.0.2.1:9187"), "{told}");
+        assert!(!told.contains(TOKEN), "{told}");
+    }
+}
+
 #[test]
 fn a_start_that_lets_nobody_in_says_what_to_set() {
     let home = tempfile::tempdir().unwrap();
