@@ -40,6 +40,8 @@ pub struct ParsedCall<'a> {
 pub enum Part<'a> {
     /// Text, counted as such.
     Text(Cow<'a, str>),
+    /// Text of a document or of a search's result that stands in a message: counted as text, and nobody's own words.
+    Quoted(Cow<'a, str>),
     /// An image by address or data, with its detail level.
     Image {
         /// A `data:` or remote address.
@@ -83,19 +85,19 @@ impl Parsed<'_> {
     #[must_use]
     pub fn named(&self) -> String {
         let named = self.parts.iter().map(|part| match part {
-            Part::Text(text) => Cow::Borrowed(text.as_ref()),
+            Part::Text(text) | Part::Quoted(text) => Cow::Borrowed(text.as_ref()),
             Part::Image { .. } | Part::Picture(_) => Cow::Borrowed("[an image]"),
             Part::Other(raw) => Cow::Owned(format!("[an attachment of {} bytes]", raw.len())),
         });
         named.collect::<Vec<_>>().concat()
     }
 
-    /// The texts among the parts.
+    /// The texts among the parts that whoever speaks said.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.to_string()),
-            Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
+            Part::Quoted(_) | Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
         });
         texts.collect()
     }

@@ -224,7 +224,7 @@ impl Dialect {
         Some(self.parse(unit).ok()?.named())
     }
 
-    /// The texts among the parts of a unit; none if it can't be read.
+    /// The texts among the parts of a unit that whoever speaks said; none if it can't be read.
     #[must_use]
     pub fn texts(self, unit: &[u8]) -> Vec<String> {
         let parsed = self.parse(unit).ok();

@@ -28,7 +28,7 @@ pub fn texts(bytes: &[u8], each: &mut dyn FnMut(TextPart, &str)) -> bool {
     };
     for part in &parsed.parts {
         match part {
-            message::Part::Text(text) => each(TextPart::Text, text),
+            message::Part::Text(text) | message::Part::Quoted(text) => each(TextPart::Text, text),
             message::Part::Image { .. } | message::Part::Picture(_) => {}
             message::Part::Other(raw) => each(TextPart::Text, &String::from_utf8_lossy(raw)),
         }

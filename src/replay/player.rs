@@ -348,7 +348,7 @@ impl<'a> Player<'a> {
         });
         let text = result.map(|parsed| {
             let texts = parsed.parts.iter().filter_map(|part| match part {
-                message::Part::Text(text) => Some(text.as_ref()),
+                message::Part::Text(text) | message::Part::Quoted(text) => Some(text.as_ref()),
                 message::Part::Image { .. }
                 | message::Part::Picture(_)
                 | message::Part::Other(_) => None,

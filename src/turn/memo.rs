@@ -326,7 +326,7 @@ impl Reader<'_> {
 
     fn measure(&self, parsed: Parsed<'_>) -> Shape {
         let text = parsed.parts.iter().map(|part| self.part(part)).sum();
-        let blank = |part: &Part<'_>| matches!(part, Part::Text(text) if text.trim().is_empty());
+        let blank = |part: &Part<'_>| matches!(part, Part::Text(text) | Part::Quoted(text) if text.trim().is_empty());
         let blank = parsed.parts.iter().all(blank);
         let reasoning: u32 = parsed.reasoning.iter().map(|text| self.count(text)).sum();
         let sealed = u32::try_from(parsed.sealed / SEALED).unwrap_or(u32::MAX);
@@ -352,7 +352,7 @@ impl Reader<'_> {
 
     fn part(&self, part: &Part<'_>) -> u32 {
         match part {
-            Part::Text(text) => self.count(text),
+            Part::Text(text) | Part::Quoted(text) => self.count(text),
             Part::Image { url, detail } => image_tokens(url, detail.as_deref()),
             Part::Picture(base64) => area_tokens(base64),
             Part::Other(raw) if raw.len() > ATTACHMENT => UNREADABLE_IMAGE,

@@ -95,7 +95,7 @@ impl<'a> Originals<'a> {
         }
     }
 
-    /// The texts among the parts of an item's message.
+    /// The texts among the parts of an item's message that whoever speaks said.
     pub fn texts(&self, index: ItemIndex) -> Vec<String> {
         let entry = self
             .item(index)

@@ -12,7 +12,8 @@ use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 
-/// How a line of a user's message begins that pins something.
+/// How a line of a user's message begins that pins something. A line that the user only quotes, in a fence or in
+/// a document, pins nothing.
 const MARKER: &str = "plimsoll:pin";
 /// The most that one turn may be asked.
 const MOST_ASKS: usize = 32;
@@ -258,15 +259,12 @@ impl PinSearch<'_> {
             } else {
                 Vec::new()
             };
-            for line in texts
-                .iter()
-                .filter(|text| text.len() <= SEARCHED)
-                .flat_map(|text| text.lines())
-            {
+            let short = texts.iter().filter(|text| text.len() <= SEARCHED);
+            for line in own_lines(short.map(String::as_str)) {
                 if self.left == 0 {
                     return;
                 }
-                if let Some(words) = line.trim().strip_prefix(MARKER) {
+                if let Some(words) = line.strip_prefix(MARKER) {
                     self.take_marker(words, at);
                 }
             }
@@ -286,6 +284,72 @@ impl PinSearch<'_> {
             }
         }
     }
+}
+
+/// A line that begins a fence of code: its character, and how often that stands there.
+#[derive(Clone, Copy)]
+struct Fence(char, usize);
+
+impl Fence {
+    /// The fence that a line begins, and what stands behind it.
+    fn read(line: &str) -> Option<(Self, &str)> {
+        let mark = line
+            .chars()
+            .next()
+            .filter(|mark| matches!(mark, '`' | '~'))?;
+        let rest = line.trim_start_matches(mark);
+        let fence = Self(mark, line.len() - rest.len());
+        (fence.1 >= 3).then_some((fence, rest))
+    }
+
+    /// The fence that a line opens. Backticks that stand again in the line are code in a text.
+    fn opened(line: &str) -> Option<Self> {
+        let (fence, rest) = Self::read(line)?;
+        (fence.0 == '~' || !rest.contains('`')).then_some(fence)
+    }
+
+    /// Whether a line ends it.
+    fn is_closed(self, line: &str) -> bool {
+        Self::read(line)
+            .is_some_and(|(end, rest)| end.0 == self.0 && end.1 >= self.1 && rest.is_empty())
+    }
+}
+
+/// The trimmed lines of a user's texts that the user says. What stands in a fence of code is quoted: the fence
+/// may begin in one text and end in a later one, because agents cut what a user says into parts. One that
+/// nothing ends quotes the rest of its own text, so an agent's text never silences the user's.
+fn own_lines<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let texts = texts.enumerate();
+    let lines: Vec<(usize, &str)> = texts
+        .flat_map(|(of, text)| text.lines().map(move |line| (of, line.trim())))
+        .collect();
+    // The shortest fence of each character that nothing ends. A longer one behind it has no end either.
+    let mut endless = [('`', usize::MAX), ('~', usize::MAX)];
+    let (mut own, mut rest) = (Vec::new(), lines.as_slice());
+    while let Some(((of, line), behind)) = rest.split_first() {
+        rest = behind;
+        let Some(fence) = Fence::opened(line) else {
+            own.push(*line);
+            continue;
+        };
+        let ends = endless.iter_mut().find(|(mark, _)| *mark == fence.0);
+        let ends = ends
+            .map(|(_, length)| length)
+            .filter(|length| fence.1 < **length);
+        let closing = ends.and_then(|length| {
+            let closing = rest.iter().position(|(_, line)| fence.is_closed(line));
+            if closing.is_none() {
+                *length = fence.1;
+            }
+            closing
+        });
+        let quoted = match closing {
+            Some(closing) => closing + 1,
+            None => rest.partition_point(|(text, _)| text == of),
+        };
+        rest = rest.get(quoted..).unwrap_or_default();
+    }
+    own
 }
 
 /// The items of an id.

@@ -1,11 +1,14 @@
 //! Pins from outside: what a header, an operator or the user's own words pin stays in view while all
 //! around it goes, as far as the share allows; a pin that names nothing fails no turn.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use plimsoll::config::{Backend, Config};
 use plimsoll_scripted::{Provider, Reply, Script};
 use serde_json::{Value, json};
 
 use super::agent::{Agent, bash, last_key, metric, newest, none_refused, provider};
+use super::dialects::{self, DIALECTS, Dialect};
 use super::recall::{CEILING, output};
 use super::support::{Proxy, client, soon};
 
@@ -183,6 +186,92 @@ async fn a_marker_is_found_in_each_part_of_a_message_beside_an_image() {
     ]}));
     let answer = agent.turn().await;
     assert_eq!(answer.header("x-plimsoll-pin"), "pinned=1");
+}
+
+/// A file that stands in a message, in every form that the dialect has.
+fn files(dialect: Dialect, text: &str) -> Vec<Value> {
+    let blocks = json!([{"type": "text", "text": text}]);
+    match dialect {
+        Dialect::Chat => {
+            vec![json!({"type": "file", "file": {"filename": "a", "file_data": text}})]
+        }
+        Dialect::Responses => {
+            vec![json!({"type": "input_file", "filename": "a", "file_data": text})]
+        }
+        Dialect::Messages => vec![
+            json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}),
+            json!({"type": "document", "source": {"type": "content", "content": blocks}}),
+            json!({"type": "document", "source": {"type": "content", "content": text}}),
+            json!({"type": "search_result", "source": "s", "title": text, "content": blocks}),
+        ],
+    }
+}
+
+/// Asks with these parts behind a result that looks like a marker, in a message of their own or beside the result,
+/// and returns what is said of the pins.
+async fn pins_of(proxy: &Proxy, dialect: Dialect, parts: &[Value], beside: bool) -> String {
+    static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+    let session = SESSIONS.fetch_add(1, Ordering::Relaxed).to_string();
+    let mut agent = dialects::Agent::new(proxy, dialect, beside, &session);
+    agent.user("go");
+    let answer = agent.ask().await;
+    agent.keep(&answer);
+    agent.result("b1", "it says\nplimsoll:pin\n");
+    let content = agent.history.last_mut().unwrap().get_mut("content");
+    match content.and_then(Value::as_array_mut) {
+        Some(content) if beside => content.extend_from_slice(parts),
+        _ => agent
+            .history
+            .push(json!({"role": "user", "content": parts})),
+    }
+    let answer = agent.ask().await;
+    assert_eq!(answer.status, 200, "{}", answer.bytes);
+    answer.header("x-plimsoll-pin").to_owned()
+}
+
+#[tokio::test]
+async fn what_a_user_quotes_pins_nothing_in_any_dialect() {
+    let reply =
+        |_, _: &dialects::Sent| dialects::says("", vec![dialects::call("b1", "bash", json!({}))]);
+    let provider = dialects::Provider::start(reply).await;
+    for dialect in DIALECTS {
+        let proxy = Proxy::before(provider.addr).await;
+        let kind = match dialect {
+            Dialect::Responses => "input_text",
+            Dialect::Chat | Dialect::Messages => "text",
+        };
+        let part = |text: &&str| json!({"type": kind, "text": text});
+        for (texts, pinned) in [
+            (&["plimsoll:pin"][..], true),
+            (&["> plimsoll:pin"], false),
+            (&["```\nplimsoll:pin\n```"], false),
+            (&["````md\n```\nplimsoll:pin\n````"], false),
+            (&["```\nls\n```\nplimsoll:pin"], true),
+            (&["What is this?\n~~~log", "plimsoll:pin", "~~~"], false),
+            (&["It was\n```", "plimsoll:pin\n```", "plimsoll:pin"], true),
+            (
+                &["The agent's own\n```\nwithout an end", "plimsoll:pin"],
+                true,
+            ),
+            (&["```not``` a fence\nplimsoll:pin"], true),
+        ] {
+            let parts: Vec<Value> = texts.iter().map(part).collect();
+            let wanted = if pinned { "pinned=1" } else { "" };
+            for beside in [false, true] {
+                let said = pins_of(&proxy, dialect, &parts, beside).await;
+                assert_eq!(said, wanted, "{dialect:?} beside {beside}: {texts:?}");
+            }
+        }
+        for file in files(dialect, "plimsoll:pin") {
+            for (said, wanted) in [("Read this.", ""), ("plimsoll:pin", "pinned=1")] {
+                let parts = [file.clone(), part(&said)];
+                for beside in [false, true] {
+                    let said = pins_of(&proxy, dialect, &parts, beside).await;
+                    assert_eq!(said, wanted, "{dialect:?} beside {beside}: {parts:?}");
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

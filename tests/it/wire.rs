@@ -154,7 +154,10 @@ fn answers(agent: &str, one: &Captured, next: &Captured) {
         .collect();
     let text = back.parts.iter().find_map(|part| match part {
         message::Part::Text(text) => Some(text.to_string()),
-        message::Part::Image { .. } | message::Part::Picture(_) | message::Part::Other(_) => None,
+        message::Part::Quoted(_)
+        | message::Part::Image { .. }
+        | message::Part::Picture(_)
+        | message::Part::Other(_) => None,
     });
     let handed = Dialect::Chat.canonical_of_answer(text.as_deref().unwrap_or_default(), &calls);
     assert_eq!(

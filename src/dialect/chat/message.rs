@@ -215,8 +215,8 @@ fn canonical(
     let mut hasher = Canonical::new(role);
     for part in parts {
         match part {
-            Part::Text(text) if text.is_empty() => {}
-            Part::Text(text) => hasher.put(b't', text.as_bytes()),
+            Part::Text(text) | Part::Quoted(text) if text.is_empty() => {}
+            Part::Text(text) | Part::Quoted(text) => hasher.put(b't', text.as_bytes()),
             Part::Image { url, .. } => hasher.put(b'i', url.as_bytes()),
             Part::Picture(data) => hasher.put(b'i', data.as_bytes()),
             Part::Other(raw) => hasher.put(b'o', &canonical_part(raw)),

@@ -52,7 +52,7 @@ pub fn assistant_text(bytes: &[u8]) -> Option<String> {
     let parsed = message::parse(bytes).ok()?;
     let texts = parsed.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_ref()),
-        Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
+        Part::Quoted(_) | Part::Image { .. } | Part::Picture(_) | Part::Other(_) => None,
     });
     Some(texts.collect())
 }

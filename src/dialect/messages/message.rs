@@ -211,8 +211,17 @@ fn parts<'a>(blocks: &[Block<'a>]) -> Result<Vec<Part<'a>>, MessageError> {
             }
         }
     }
-    parts.retain(|part| *part != Part::Text(Cow::Borrowed("")));
+    parts.retain(|part| !matches!(part, Part::Text(text) | Part::Quoted(text) if text.is_empty()));
     Ok(parts)
+}
+
+/// The parts of blocks that stand in a document or in a search's result: whoever sent it need not have said it.
+fn quoted<'a>(blocks: &[Block<'a>]) -> Result<Vec<Part<'a>>, MessageError> {
+    let quoted = parts(blocks)?.into_iter().map(|part| match part {
+        Part::Text(text) => Part::Quoted(text),
+        other => other,
+    });
+    Ok(quoted.collect())
 }
 
 fn source<'a>(block: &Block<'a>) -> Option<Object<'a>> {
@@ -231,11 +240,11 @@ fn document<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
         return vec![Part::Other(block.raw)];
     };
     let inside = match source.text("type").as_deref() {
-        Some("text") => source.text("data").map(|text| vec![Part::Text(text)]),
+        Some("text") => source.text("data").map(|text| vec![Part::Quoted(text)]),
         Some("content") => source
             .present("content")
             .and_then(|raw| super::block::blocks(raw).ok())
-            .and_then(|blocks| parts(&blocks).ok()),
+            .and_then(|blocks| quoted(&blocks).ok()),
         _ => None,
     };
     inside.unwrap_or_else(|| vec![Part::Other(block.raw)])
@@ -246,9 +255,9 @@ fn search_result<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
     let named = ["title", "source"].into_iter();
     let mut found: Vec<_> = named
         .filter_map(|key| block.field(key))
-        .map(Part::Text)
+        .map(Part::Quoted)
         .collect();
-    let content = block.content().and_then(|blocks| parts(&blocks));
+    let content = block.content().and_then(|blocks| quoted(&blocks));
     found.extend(content.unwrap_or_else(|_| vec![Part::Other(block.raw)]));
     found
 }

@@ -195,8 +195,8 @@ fn canonical(role: &str) -> Canonical {
 fn put_parts(canonical: &mut Canonical, parts: &[Part<'_>]) {
     for part in parts {
         match part {
-            Part::Text(text) if text.is_empty() => {}
-            Part::Text(text) => canonical.put(b't', text.as_bytes()),
+            Part::Text(text) | Part::Quoted(text) if text.is_empty() => {}
+            Part::Text(text) | Part::Quoted(text) => canonical.put(b't', text.as_bytes()),
             Part::Image { url, .. } | Part::Picture(url) => canonical.put(b'i', url.as_bytes()),
             Part::Other(raw) => canonical.put(b'o', &canonical_part(raw)),
         }

@@ -162,14 +162,14 @@ fn contents_are_counted_as_what_they_are() {
     let inner = r#"{"type":"document","source":{"type":"content","content":[{"type":"text","text":"in"}]}}"#;
     let pdf = r#"{"type":"document","source":{"type":"base64","data":"JVBE"}}"#;
     let found = r#"{"type":"search_result","source":"src","title":"t","content":[{"type":"text","text":"c"}]}"#;
-    let said = |text: &'static str| Part::Text(Cow::Borrowed(text));
+    let quoted = |text: &'static str| Part::Quoted(Cow::Borrowed(text));
     for (block, want) in [
         (picture, vec![Part::Picture("QUJD".into())]),
         (elsewhere, vec![Part::Picture("".into())]),
-        (text, vec![said("plain")]),
-        (inner, vec![said("in")]),
+        (text, vec![quoted("plain")]),
+        (inner, vec![quoted("in")]),
         (pdf, vec![Part::Other(pdf.as_bytes())]),
-        (found, vec![said("t"), said("src"), said("c")]),
+        (found, vec![quoted("t"), quoted("src"), quoted("c")]),
     ] {
         let unit = format!(r#"{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}"#);
         assert_eq!(parse(unit.as_bytes()).unwrap().parts, want, "{block}");
