@@ -7,7 +7,7 @@ import { Evictions } from "./evictions.js";
 import { age, count, cut, full, known, pct, sense, share, short, signed, usd } from "./format.js";
 import { Failed, Waiting, useAction, useRead } from "./load.js";
 import { titleOf } from "./overview.js";
-import { Copy, Fig, Gauge, Icon, isWatched, netOf, sizeOf } from "./parts.js";
+import { Copy, Fig, Gauge, Icon, isWatched, net, netOf, sizeOf } from "./parts.js";
 import { to } from "./route.js";
 import { useSession } from "./session_data.js";
 import { Timeline } from "./timeline.js";
@@ -54,6 +54,22 @@ function Figures({ d: { session, turns } }) {
     <${Fig} l="Needed later" v=${judged.length ? full(missed) : "–"} u=${judged.length ? `of ${full(items)}` : null} c=${missed ? "warn" : ""}
       s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : watched ? (judged.length ? "of what would be gone" : "nothing would be gone") : judged.length ? "of what was evicted" : "nothing was evicted"}/>
     <${Fig} l="Hidden hops" v=${full(row.hops)} s=${known(row.hops) && row.turn ? `${(row.hops / row.turn).toFixed(2)} a turn` : "not recorded"}/></div>`;
+}
+
+/** What the session came to with all that descends from it. @param {{ d: Data }} props */
+function Family({ d: { session } }) {
+  const { row, tree } = session;
+  if (!tree) return null;
+  const watched = isWatched(row);
+  const sum = net(watched ? tree.observed.projected : tree.saved);
+  const others = tree.sessions - 1;
+  const turns = tree.turns + tree.observed.turns;
+  return html`<p class="line family"><b>With ${others > 0 ? count(others, "sub-agent") : "its branches"}:</b>
+    <span>${count(turns, "turn")}</span>${watched ? null : html`<span>${count(tree.passes, "pass", "passes")}</span>`}
+    <span>${short(tree.prompt)} tokens sent, ${pct(share(tree.cached, tree.prompt))} cached</span>
+    ${sum ? html`<span>${watched ? "would have saved" : "saved"} <span class=${watched ? "" : sense(sum.money.net)}>${sum.text}</span> (${sum.share})</span>
+      <span>cost ${usd(watched ? sum.money.whole : sum.money.paid)}${watched ? `, would have been ${usd(sum.money.paid)}` : ` of ${usd(sum.money.whole)} sent whole`}</span>` : null}
+    ${tree.unpriced ? html`<span class="dim">${count(tree.unpriced, "session")} without a price</span>` : null}</p>`;
 }
 
 /** What is pinned and what waits for the next turn. @param {{ d: Data, off: boolean }} props */
@@ -139,7 +155,7 @@ export function Session({ name, view, visit, off, server, said }) {
       ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>${kid.branch ? "branch" : "sub-agent"} ${kid.session.slice(0, 8)}</a>`)}
       <span>last turn ${age(row.ended / 1000)}</span>${CONTENT[data.session.content] ? html`<span class="tag">${CONTENT[data.session.content]}</span>` : null}</div></div>
     <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
-  ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/>
+  ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/><${Family} d=${data}/>
   <nav class="tabs" aria-label="Views of the session" ref=${tabs}>${TABS.map(([id, label]) => html`<a key=${id} href=${to(name, id)} aria-current=${id === (tab ?? TABS[0])?.[0] ? "page" : null}>${label}${counts[id] === undefined ? null : html`<span>${full(counts[id])}</span>`}</a>`)}</nav>
   <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off} server=${server}/></main>`;
 }

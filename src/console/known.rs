@@ -87,7 +87,8 @@ impl Known {
     }
 }
 
-fn store(app: &App, watched: bool) -> &Store {
+/// The store of records, or that of sessions which are only watched.
+pub fn store(app: &App, watched: bool) -> &Store {
     if watched { &app.watched } else { &app.store }
 }
 
@@ -98,18 +99,28 @@ pub fn each_row(
     text: &str,
     each: &mut dyn FnMut(SessionRow) -> bool,
 ) -> Result<(), ConsoleError> {
+    let has = |row: &[u8]| memchr::memmem::find(row, text.as_bytes()).is_some();
+    each_page(store, &has, &mut |mut rows| {
+        learn_of_newest(store, &mut rows)?;
+        Ok(rows.into_iter().all(&mut *each))
+    })
+}
+
+/// The rows of a store whose bytes `has` takes, as they were written, newest first and page by page, until `each`
+/// says that it has enough. Others are not read.
+pub fn each_page(
+    store: &Store,
+    has: &dyn Fn(&[u8]) -> bool,
+    each: &mut dyn FnMut(Vec<SessionRow>) -> Result<bool, ConsoleError>,
+) -> Result<(), ConsoleError> {
     let mut before = None;
     loop {
         let page = store.sessions(before, ROWS)?;
-        let has = |listed: &&Listed| memchr::memmem::find(&listed.row, text.as_bytes()).is_some();
+        let wanted = page.iter().filter(|listed: &&Listed| has(&listed.row));
         // What a newer version wrote in another form is left out.
-        let read = |listed: &Listed| rmp_serde::from_slice(&listed.row).ok();
-        let mut rows: Vec<SessionRow> = page.iter().filter(has).filter_map(read).collect();
-        learn_of_newest(store, &mut rows)?;
-        for row in rows {
-            if !each(row) {
-                return Ok(());
-            }
+        let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
+        if !each(rows.collect())? {
+            return Ok(());
         }
         match page.last().filter(|_| page.len() == ROWS) {
             Some(last) => before = Some(last.place()),
@@ -119,12 +130,19 @@ pub fn each_row(
 }
 
 /// Adds to rows what their newest turns cost, where that was known only after the row was written.
-pub fn learn_of_newest(store: &Store, rows: &mut [SessionRow]) -> Result<(), ConsoleError> {
+pub fn learn_of_newest<'a>(
+    store: &Store,
+    rows: impl IntoIterator<Item = &'a mut SessionRow>,
+) -> Result<(), ConsoleError> {
     let lacks = |row: &&mut SessionRow| row.sums.is_some_and(|sums| sums.accounts < sums.turns);
-    let mut lacking: Vec<&mut SessionRow> = rows.iter_mut().filter(lacks).collect();
-    if lacking.is_empty() {
-        return Ok(());
+    let mut lacking: Vec<&mut SessionRow> = rows.into_iter().filter(lacks).collect();
+    for page in lacking.chunks_mut(ROWS) {
+        learn_page(store, page)?;
     }
+    Ok(())
+}
+
+fn learn_page(store: &Store, lacking: &mut [&mut SessionRow]) -> Result<(), ConsoleError> {
     let keys: Vec<Digest> = lacking.iter().map(|row| usage_key(row.record)).collect();
     let links = store.links(&keys)?;
     let found = lacking.iter_mut().zip(&links);
@@ -152,19 +170,35 @@ pub fn count_rows(store: &Store, most: usize) -> Result<usize, ConsoleError> {
     }
 }
 
+/// A session's name as rows have it.
+///
+/// # Errors
+/// What a name is, if it is none.
+pub fn read_name(name: &str) -> Result<String, ConsoleError> {
+    let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let message = "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
+    is_name
+        .then(|| name.to_ascii_lowercase())
+        .ok_or_else(|| ConsoleError::parameter(message))
+}
+
+/// Several tenants have a session of one name, and none of them was named.
+pub fn ambiguous(tenants: impl IntoIterator<Item = Digest>) -> ConsoleError {
+    let tenants: Vec<String> = tenants.into_iter().map(|tenant| tenant.short()).collect();
+    let message = format!(
+        "several tenants have this session: add ?tenant= and one of {}",
+        tenants.join(", ")
+    );
+    ConsoleError::new(409, "ambiguous_session", message)
+}
+
 /// The session of a name. `tenant` is the beginning of its tenant's hash, where two have one of a name.
 pub fn find_row(
     app: &App,
     name: &str,
     tenant: Option<&str>,
 ) -> Result<(SessionRow, bool), ConsoleError> {
-    let name = name.to_ascii_lowercase();
-    let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_name {
-        let message =
-            "a session is named as in the header x-plimsoll-session: 16 hexadecimal digits";
-        return Err(ConsoleError::parameter(message));
-    }
+    let name = read_name(name)?;
     let is_whole = tenant.is_some_and(|tenant| Digest::parse_hex(tenant).is_some());
     let mut found: Vec<(SessionRow, bool)> = Vec::new();
     for watched in [false, true] {
@@ -186,14 +220,7 @@ pub fn find_row(
         1 => found
             .pop()
             .ok_or_else(|| ConsoleError::unknown_session(&name)),
-        _ => {
-            let tenants: Vec<String> = found.iter().map(|(row, _)| row.tenant.short()).collect();
-            let message = format!(
-                "several tenants have this session: add ?tenant= and one of {}",
-                tenants.join(", ")
-            );
-            Err(ConsoleError::new(409, "ambiguous_session", message))
-        }
+        _ => Err(ambiguous(found.iter().map(|(row, _)| row.tenant))),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
 //! brings texts where they may be shown. `rows`, `session`, `turns`, `items` and `overview`
-//! make the answers, `search` finds sessions by a text, `asks` notes what a person asks of a view, `events` is the stream of what
+//! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `asks` notes what a person asks of a view, `events` is the stream of what
 //! happens, and `assets` holds the page itself.
 
 mod asks;
@@ -29,6 +29,8 @@ mod rows;
 mod search;
 mod session;
 mod story;
+mod totals;
+mod tree;
 mod turns;
 
 use std::sync::{Arc, OnceLock};
@@ -45,6 +47,7 @@ use needed::NeededLater;
 use rows::{ListAsk, ListedRow, RowExtras};
 use search::{Found, Search};
 use story::Story;
+use tree::Tree;
 
 use crate::model::{SessionRow, TenantId};
 use crate::pipeline::{App, ShownContent};
@@ -131,25 +134,31 @@ impl Console {
         if ask.is_plain() {
             return self.plain_page(&ask);
         }
-        let (mut rows, mut seen) = (Vec::new(), 0_usize);
         let mut search = ask.text.as_deref().map(|text| Search::new(self, text));
-        for (store, watched) in [(&self.app.store, false), (&self.app.watched, true)] {
-            known::each_row(store, "", &mut |row| {
-                seen += 1;
-                let found = match &mut search {
-                    _ if !ask.fits(&row) => None,
-                    None => Some(Found::InRow),
-                    Some(search) => search.find(&row, watched),
+        let mut rows = Vec::new();
+        let mut take = |row: SessionRow, watched: bool| {
+            let found = match &mut search {
+                _ if !ask.fits(&row) => None,
+                None => Some(Found::InRow),
+                Some(search) => search.find(&row, watched),
+            };
+            if let Some(found) = found {
+                let item = match found {
+                    Found::InRow => None,
+                    Found::InItem(line) => Some(line),
                 };
-                if let Some(found) = found {
-                    let item = match found {
-                        Found::InRow => None,
-                        Found::InItem(line) => Some(line),
-                    };
-                    rows.push(ListedRow { row, watched, item });
-                }
-                seen < rows::MOST_SORTED
-            })?;
+                rows.push(ListedRow { row, watched, item });
+            }
+        };
+        let tree = ask.root().map(|root| Tree::read(&self.app, root));
+        let tree = tree.transpose()?;
+        let sums = tree.as_ref().map(Tree::sums);
+        match tree {
+            Some(tree) => tree
+                .below
+                .into_iter()
+                .for_each(|one| take(one.row, one.watched)),
+            None => self.each_session(&mut take)?,
         }
         rows.sort_by(|one, other| ask.order(&one.row, &other.row));
         let total = rows.len();
@@ -170,7 +179,26 @@ impl Console {
             .map(|one| rows::cursor(&one.row));
         let total = ask.behind.is_none().then_some(total);
         let unsearched = search.and_then(|search| search.skipped);
-        Ok(self.page(&ask, page, next, (total, unsearched)))
+        let mut page = self.page(&ask, page, next, (total, unsearched));
+        if let Some(sums) = sums
+            && let Some(tree) = page.get_mut("tree")
+        {
+            *tree = sums;
+        }
+        Ok(page)
+    }
+
+    /// All rows of the list, up to a limit, and whether their sessions are only watched.
+    fn each_session(&self, take: &mut dyn FnMut(SessionRow, bool)) -> Result<(), ConsoleError> {
+        let mut seen = 0_usize;
+        for watched in [false, true] {
+            known::each_row(known::store(&self.app, watched), "", &mut |row| {
+                seen += 1;
+                take(row, watched);
+                seen < rows::MOST_SORTED
+            })?;
+        }
+        Ok(())
     }
 
     /// A page in the list's own order, which needs no other row.
@@ -223,7 +251,13 @@ impl Console {
             rows::shown(&one.row, &extras)
         });
         let shown: Vec<Value> = shown.collect();
-        json!({"sessions": shown, "next": next, "total": total, "unsearched": unsearched})
+        json!({
+            "sessions": shown,
+            "next": next,
+            "total": total,
+            "unsearched": unsearched,
+            "tree": Value::Null,
+        })
     }
 
     /// What is shown of a session beside its row. A session that can't be read has none.
@@ -279,9 +313,12 @@ impl Console {
         }
         let pinned = known.path.pins.items().iter();
         let pinned = pinned.filter_map(|no| Some(story.numbered(*no)?.id.clone()));
+        let tree = self.tree(&known)?;
+        let sums = (!tree.below.is_empty()).then(|| tree.sums());
         Ok(json!({
             "row": rows::shown(&known.row, &extras),
-            "children": self.children(&known)?,
+            "children": self.children(&known.row.session, &tree),
+            "tree": sums,
             "episodes": session::episodes(&story, shows),
             "passes": passes,
             "parts": session::parts(&story, &known.path),
@@ -291,21 +328,24 @@ impl Console {
         }))
     }
 
-    /// The sub-agents of a session.
-    fn children(&self, known: &Known) -> Result<Vec<Value>, ConsoleError> {
-        let mut children = Vec::new();
-        let store = known.store(&self.app);
-        known::each_row(store, &known.row.session, &mut |row| {
-            if row.parent.as_deref() == Some(&known.row.session) && row.tenant == known.row.tenant {
-                children.push(row);
-            }
-            children.len() < rows::MOST_SORTED
-        })?;
-        let shown = children.iter().map(|row| {
-            let extras = self.extras(row, known.watched, false);
-            rows::shown(row, &extras)
+    /// What descends from a session.
+    fn tree(&self, known: &Known) -> Result<Tree, ConsoleError> {
+        let named = Named {
+            session: &known.row.session,
+            tenant: Some(&known.row.tenant.hex()),
+        };
+        Tree::read(&self.app, named)
+    }
+
+    /// The sub-agents and branches of a session itself.
+    fn children(&self, session: &str, tree: &Tree) -> Vec<Value> {
+        let own = |one: &&ListedRow| one.row.parent.as_deref() == Some(session);
+        let children = tree.below.iter().filter(own);
+        let shown = children.map(|one| {
+            let extras = self.extras(&one.row, one.watched, false);
+            rows::shown(&one.row, &extras)
         });
-        Ok(shown.collect())
+        shown.collect()
     }
 
     /// Its turns as columns.

@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
-use super::money;
 use super::query::Query;
+use super::{Named, known, money};
 use crate::model::{Digest, RowSizes, SessionRow, TenantId, TurnSums};
 use crate::policy::Zone;
 use crate::record::lossy;
@@ -54,7 +54,7 @@ pub struct ListAsk {
     model: Option<String>,
     unmanaged: bool,
     loss: bool,
-    /// The parent whose children are asked for; an empty name stands for none.
+    /// The session whose tree is asked for; an empty name asks for sessions without a parent.
     parent: Option<String>,
     sort: (SortKey, bool),
     /// Whether titles, findings and sparks are filled in.
@@ -110,10 +110,13 @@ impl ListAsk {
             model: query.take("model"),
             unmanaged: query.word("unmanaged", &["1"])?.is_some(),
             loss: query.word("loss", &["1"])?.is_some(),
-            parent: query.take("parent").map(|parent| match parent.as_str() {
-                "none" => String::new(),
-                _ => parent,
-            }),
+            parent: query
+                .take("parent")
+                .map(|parent| match parent.as_str() {
+                    "none" => Ok(String::new()),
+                    name => known::read_name(name),
+                })
+                .transpose()?,
             sort: (key, turned),
             spark: query.word("spark", &["1"])?.is_some(),
             behind,
@@ -137,7 +140,15 @@ impl ListAsk {
             && self.sort == (SortKey::Last, false)
     }
 
-    /// Whether a row fits, its text left out.
+    /// The session whose tree is asked for.
+    #[must_use]
+    pub fn root(&self) -> Option<Named<'_>> {
+        let session = self.parent.as_deref().filter(|parent| !parent.is_empty())?;
+        let tenant = self.tenant.as_deref();
+        Some(Named { session, tenant })
+    }
+
+    /// Whether a row fits, its text left out. Rows of a tree are chosen before.
     #[must_use]
     pub fn fits(&self, row: &SessionRow) -> bool {
         let zone = self.zone.is_none_or(|asked| match asked {
@@ -145,10 +156,10 @@ impl ListAsk {
             ZoneAsk::Over => row.sums.is_some_and(|sums| sums.over > 0),
         });
         let tenant = self.tenant.as_ref();
-        let parent = self.parent.as_ref();
+        let orphans = self.parent.as_deref() == Some("");
         zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
             && self.model.as_ref().is_none_or(|model| row.model == *model)
-            && parent.is_none_or(|parent| row.parent.clone().unwrap_or_default() == *parent)
+            && (!orphans || row.parent.is_none())
             && (!self.unmanaged || is_watched(row))
             && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))
     }

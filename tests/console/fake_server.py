@@ -128,17 +128,14 @@ def total_of(rows, account):
     return recorded.money(**{name: sum(row[account]["usd"][name] for row in rows) for name in names}) if rows else None
 
 
-def overview(server, _query):
-    rows = server.rows
+def sums_of(rows):
+    """What every answer over several sessions adds up."""
     known = [row for row in rows if row["saved"]]
     watched = [row for row in rows if row["mode"] == "observe"]
-    overs = [row for row in rows if row["over"]]
-    return "Overview", {
+    return {
         "sessions": len(rows),
         "turns": sum(row["turn"] for row in known),
-        "over": sum(row["over"] for row in overs),
-        "over_sessions": len(overs),
-        "over_now": sum(1 for row in overs if row["out"] > row["tau"]),
+        "over": sum(row["over"] or 0 for row in rows),
         "saved": {
             "usd": total_of(known, "saved"),
             "units": None,
@@ -158,6 +155,26 @@ def overview(server, _query):
         "cached": sum(row["cached"] for row in known),
         "whole_prompt": sum(row["prompt"] for row in known) * 2,
         "whole_cached": round(sum(row["prompt"] for row in known) * 2 * 0.986),
+    }
+
+
+def tree_of(server, name):
+    """A session with all that descends from it."""
+    names, rows = {name}, [row for row in server.rows if row["session"] == name]
+    while found := [row for row in server.rows if row["parent"] in names and row["session"] not in names]:
+        names.update(row["session"] for row in found)
+        rows += found
+    counts = {key: sum(row[key] or 0 for row in rows) for key in ("passes", "hops", "recalls")}
+    return rows, {**sums_of(rows), **counts}
+
+
+def overview(server, _query):
+    rows = server.rows
+    overs = [row for row in rows if row["over"]]
+    return "Overview", {
+        **sums_of(rows),
+        "over_sessions": len(overs),
+        "over_now": sum(1 for row in overs if row["out"] > row["tau"]),
         "process": {
             "since": recorded.NOW - 7_200_000,
             "turns": 950,
@@ -226,6 +243,7 @@ def sessions(server, query):
         "next": str(after) if after < len(rows) else None,
         "total": len(rows),
         "unsearched": None if server.content == "off" or not text else 0,
+        "tree": None,
     }
 
 
@@ -233,9 +251,11 @@ def session(server, _query, name):
     row = server.row(name)
     detail = server.details[name]
     withheld = server.content == "off"
+    family, sums = tree_of(server, name)
     return "Session", {
         "row": row,
         "children": [server.shown(child) for child in server.rows if child["parent"] == name],
+        "tree": sums if len(family) > 1 else None,
         "episodes": [{**e, "finding": None} for e in detail["episodes"]] if withheld else detail["episodes"],
         "passes": [entry["pass"] for entry in detail["passes"]],
         "parts": parts(row, detail),

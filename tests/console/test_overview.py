@@ -43,6 +43,9 @@ def test_sub_agents_stand_under_their_parent_and_fold(stage, fake):
     page.get_by_label(f"sub-agents and branches of {TITLE}").click()
     expect(rows(page)).to_have_count(12)
     expect(rows(page).nth(1)).not_to_contain_text("can you fix the local branch")
+    # Its own page adds up what both of them came to.
+    rows(page).nth(0).get_by_role("link").first.click()
+    expect(page.locator(".family")).to_contain_text("With 1 sub-agent:")
 
 
 def test_it_finds_filters_and_sorts(stage, fake):

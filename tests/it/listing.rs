@@ -96,12 +96,15 @@ async fn what_the_list_does_not_understand_is_refused_with_what_it_takes() {
         ("?limit=0", "from 1 to 1000"),
         ("?before=yesterday", "is not the `next` of an earlier page"),
         ("?page=2", "`page` is no parameter of the list"),
+        ("?parent=nobody", "16 hexadecimal digits"),
     ] {
         let (status, answer) = get(&proxy, query).await;
         assert_eq!(status, 400, "{query}");
         let told = answer["error"]["message"].as_str().unwrap();
         assert!(told.contains(says), "{query}: {told}");
     }
-    let none = serde_json::json!({"sessions": [], "next": null, "total": 0, "unsearched": null});
+    let none = serde_json::json!({
+        "sessions": [], "next": null, "total": 0, "unsearched": null, "tree": null,
+    });
     assert_eq!(get(&proxy, "?limit=1000").await, (200, none));
 }
