@@ -10,7 +10,9 @@ use quick_cache::sync::Cache;
 
 use crate::history::{FindError, Reads, load, record};
 use crate::model::caches::{MEMORY, bounded, entry};
-use crate::model::{CacheName, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord};
+use crate::model::{
+    CacheName, CallId, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord,
+};
 use crate::session::align::align;
 use crate::session::chain::{self, RecordKey};
 use crate::session::path::Path;
@@ -160,6 +162,8 @@ pub struct PathQuery<'a> {
     pub heads: &'a [Head],
     /// Returns the digest of an assistant message's text without white space.
     pub bare: &'a dyn Fn(usize) -> Option<Digest>,
+    /// Whether the text of an assistant message names a call: its id and its tool.
+    pub writes: &'a dyn Fn(usize, &CallId, &str) -> bool,
 }
 
 impl PathQuery<'_> {
@@ -169,6 +173,14 @@ impl PathQuery<'_> {
         spoken
             .filter(|(_, shape)| shape.role == Role::Assistant)
             .map(|(at, _)| at)
+    }
+
+    /// Whether the message at `at` has the calls of a record's answer in its text, as agents send them back that keep
+    /// calls as text.
+    fn is_written(&self, at: usize, record: &TurnRecord) -> bool {
+        let plain = self.shapes.get(at).is_some_and(|one| one.calls.is_empty());
+        let named = |(id, name): &(CallId, String)| !id.0.is_empty() && (self.writes)(at, id, name);
+        plain && !record.calls.is_empty() && record.calls.iter().all(named)
     }
 }
 
@@ -443,7 +455,7 @@ fn by_anchor(
 
 /// The aligned path of the first record whose visible response is the message at `at`. It matches
 /// if its digest is the same, if it is the only record whose text is the same apart from white
-/// space, or if alignment ties the record before it.
+/// space or whose calls are written in it, or if alignment ties the record before it.
 fn tie(
     store: &Reads<'_>,
     request: &PathQuery<'_>,
@@ -464,7 +476,10 @@ fn tie(
     let alike = |record: &TurnRecord| Some(record.bare) == bare;
     // Records beyond the limit were not read, and one of them may have the same text.
     let alone = known.iter().filter(|(_, record)| alike(record)).count() == 1;
-    let only = alone && ids.len() <= RECORDS_PER_KEY;
+    let all = ids.len() <= RECORDS_PER_KEY;
+    let only = alone && all;
+    let written = |record: &TurnRecord| request.is_written(at, record);
+    let writer = known.iter().filter(|(_, record)| written(record)).count() == 1 && all;
     for (id, record) in &known {
         let same = Some(record.visible) == visible;
         let mut path = match load(store, *id)? {
@@ -477,6 +492,10 @@ fn tie(
             if path.covered() == at + 1 {
                 return Ok(Some(path));
             }
+        }
+        // The client wrote the answer's calls into its text. All before the answer is as it was, so nothing is aligned.
+        if writer && written(record) && path.covered() == at + 1 {
+            return Ok(Some(path));
         }
         let aligned = align(&path, request.shapes);
         if aligned.covered() == at + 1 {

@@ -466,6 +466,9 @@ impl CountedRequest {
             shapes: &self.shapes,
             heads: &self.heads,
             bare: &|at| text(at).map(|text| bare(&text)),
+            writes: &|at, id, name| {
+                text(at).is_some_and(|text| text.contains(&id.0) && text.contains(name))
+            },
         })
     }
 

@@ -110,3 +110,4 @@ mod vendor;
 mod wholes;
 mod windows;
 mod wire;
+mod written_calls;

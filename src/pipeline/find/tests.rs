@@ -110,6 +110,7 @@ fn find(
         shapes,
         heads: &heads,
         bare: &|_| None,
+        writes: &|_, _, _| false,
     };
     let found = locate(&reads, &Paths::default(), &request);
     (found.map(|path| path.covered()), read.get())
