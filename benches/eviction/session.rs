@@ -297,6 +297,7 @@ impl Session {
                 _ => ToolClass::Write,
             },
             implicit_tokens: 8000,
+            guidance: None,
             without: Default::default(),
             thoughts: Default::default(),
             apart: 0,

@@ -105,6 +105,9 @@ pub enum Rule {
     /// while a call waits for its result.
     /// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>
     Bound(Mismatch),
+    /// No system message stands among the others, as in Messages before Opus 4.8.
+    /// <https://github.com/anthropics/claude-code/issues/61412>
+    NoSystemAmong,
     /// In Chat Completions these thoughts come as `thinking_blocks`, as LiteLLM hands them on.
     /// <https://docs.litellm.ai/docs/reasoning_content>
     ThinkingBlocks,

@@ -31,8 +31,13 @@ pub fn user_message_saying(unit: &[u8], text: &str) -> Option<Bytes> {
 
 /// A system message of the proxy's own, in Chat Completions and Responses.
 pub fn system_message(block: &str) -> Bytes {
-    let block = raw::quote(block);
-    Bytes::from(format!(r#"{{"role":"system","content":{block}}}"#))
+    message_of("system", block)
+}
+
+/// A message of a role with this text for its content.
+pub fn message_of(role: &str, text: &str) -> Bytes {
+    let text = raw::quote(text);
+    Bytes::from(format!(r#"{{"role":"{role}","content":{text}}}"#))
 }
 
 /// How the client's unit relates to a turn that ended at the hop cap, whose record keeps every hop

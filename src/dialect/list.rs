@@ -14,8 +14,10 @@ use crate::model::raw::Edit;
 /// What the proxy puts into a list by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addition {
-    /// A system message.
+    /// A system message in front of all others.
     System,
+    /// A system message among the others.
+    Guidance,
     /// The message of a hop that the client never saw.
     Hop,
     /// The result of a hidden call.

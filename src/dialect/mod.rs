@@ -334,6 +334,16 @@ impl Dialect {
         in_format!(self, form::system(block))
     }
 
+    /// A system unit of the proxy's own that stands among the messages, by the name that the vendor has for it there.
+    #[must_use]
+    pub fn system_among(self, block: &str) -> Bytes {
+        let role = match self {
+            Self::Chat | Self::Messages => "system",
+            Self::Responses => "developer",
+        };
+        edit::message_of(role, block)
+    }
+
     /// A tool as one element of the tools array; `parameters` are the members of a JSON schema.
     #[must_use]
     pub fn tool(self, name: &str, description: &str, parameters: &str) -> String {

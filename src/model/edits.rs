@@ -33,6 +33,8 @@ label_set!(
         Usage => "usage",
         /// The guidance, as a system text of the proxy's own or a part of the client's.
         Guidance => "guidance",
+        /// The guidance, as a system message among the others.
+        GuidanceAmong => "guidance_among",
     }
 );
 
@@ -77,10 +79,16 @@ impl Edits {
         Self(self.0 & !other.0)
     }
 
-    /// Those that change what the model reads. Breakpoints, questions to the provider and wishes change nothing of that.
+    /// Those that change what the model reads. Breakpoints, questions to the provider and wishes change nothing of that,
+    /// and where guidance stands the conversation's [`Guide`](super::Guide) says.
     #[must_use]
     pub fn shown(self) -> Self {
-        let unread = [EditKind::Breakpoints, EditKind::Diagnosis, EditKind::Usage];
+        let unread = [
+            EditKind::Breakpoints,
+            EditKind::Diagnosis,
+            EditKind::Usage,
+            EditKind::GuidanceAmong,
+        ];
         self.without(unread.into_iter().collect())
     }
 

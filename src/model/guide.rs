@@ -12,6 +12,10 @@ pub struct Guide {
     pub waited: bool,
     /// The guidance in the system message.
     pub given: Given,
+    /// Whether that is a system message among the others, before the answer of the turn that brought it in. Records
+    /// of earlier versions don't say; theirs was in front.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub among: bool,
 }
 
 /// Which guidance a conversation has.
@@ -32,6 +36,7 @@ impl Guide {
     pub const WAITING: Self = Self {
         waited: true,
         given: Given::No,
+        among: false,
     };
 
     /// Whether the model is not asked to mark its work yet.
@@ -46,9 +51,73 @@ impl Guide {
         *self == Self::default()
     }
 
-    /// What a conversation was told after one more turn. Guidance stays once it was given.
+    /// What a conversation was told after one more turn. Guidance stays once it was given, but that among the messages
+    /// may move to the front, for a model that takes none there.
     #[must_use]
     pub fn after(before: Option<Self>, turn: Self) -> Self {
-        before.filter(|before| !before.is_waiting()).unwrap_or(turn)
+        let moves = |before: &Self| before.among && !turn.among && !turn.is_waiting();
+        let stays = |before: &Self| !before.is_waiting() && !moves(before);
+        before.filter(stays).unwrap_or(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TurnRecord;
+
+    #[test]
+    fn guidance_stays_where_it_is_but_for_a_move_to_the_front() {
+        let front = Guide {
+            waited: true,
+            given: Given::Serial,
+            among: false,
+        };
+        let among = Guide {
+            among: true,
+            ..front
+        };
+        for (before, turn, after) in [
+            (None, Guide::WAITING, Guide::WAITING),
+            (Some(Guide::WAITING), among, among),
+            (Some(Guide::WAITING), front, front),
+            (Some(among), among, among),
+            // A model that takes none there is not asked until its next pass.
+            (Some(among), Guide::WAITING, among),
+            (Some(among), front, front),
+            (Some(front), among, front),
+            (Some(front), Guide::WAITING, front),
+        ] {
+            assert_eq!(Guide::after(before, turn), after, "{before:?} {turn:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_guidance_among_the_messages_is_written_as_its_fixture() {
+        let fixture = include_bytes!("../../tests/fixtures/records/v13-among.bin");
+        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
+        let among = Guide {
+            waited: true,
+            among: true,
+            ..Guide::default()
+        };
+        assert_eq!(read.guide, among);
+        assert_eq!(rmp_serde::to_vec_named(&read).unwrap(), fixture);
+    }
+
+    #[test]
+    fn what_stands_in_front_is_written_as_ever() {
+        let front = rmp_serde::to_vec_named(&Guide::WAITING).unwrap();
+        assert!(memchr::memmem::find(&front, b"among").is_none());
+        let among = Guide {
+            among: true,
+            ..Guide::default()
+        };
+        let written = rmp_serde::to_vec_named(&among).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Guide>(&written).unwrap(), among);
+        assert_eq!(
+            rmp_serde::from_slice::<Guide>(&front).unwrap(),
+            Guide::WAITING
+        );
     }
 }

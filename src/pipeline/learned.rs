@@ -34,7 +34,7 @@ const BOUND: &str = "bound to a different conversation";
 
 /// The words by which a refusal shows that it is about a kind of edit. The most specific kind comes
 /// first. Refusals name fields of the wire format, whatever the language of their text.
-const KIND_WORDS: [(EditKind, &[&str]); 9] = [
+const KIND_WORDS: [(EditKind, &[&str]); 11] = [
     (EditKind::Usage, &["stream_options", "include_usage"]),
     (
         EditKind::Diagnosis,
@@ -67,24 +67,32 @@ const KIND_WORDS: [(EditKind, &[&str]); 9] = [
     (EditKind::Hidden, HIDDEN_TOOL_NAMES),
     (EditKind::Tools, HIDDEN_TOOL_NAMES),
     (EditKind::Results, &["tool_result", "call_output"]),
+    (EditKind::Guidance, SYSTEM_WORDS),
+    (EditKind::GuidanceAmong, SYSTEM_WORDS),
     (
-        EditKind::Guidance,
+        EditKind::GuidanceAmong,
         &[
-            "system role",
-            "system message",
-            "system instruction",
-            "system_instruction",
-            "system prompt",
-            "developer role",
-            "developer message",
-            "developer instruction",
-            "'system' role",
-            "`system` role",
-            "role 'system'",
-            "role `system`",
-            "role: system",
+            "unexpected role \"system\"",
+            "role: input should be 'user' or 'assistant'",
         ],
     ),
+];
+
+/// The words of a refusal of a system text, or of one where it stands.
+const SYSTEM_WORDS: &[&str] = &[
+    "system role",
+    "system message",
+    "system instruction",
+    "system_instruction",
+    "system prompt",
+    "developer role",
+    "developer message",
+    "developer instruction",
+    "'system' role",
+    "`system` role",
+    "role 'system'",
+    "role `system`",
+    "role: system",
 ];
 
 /// The words by which a refusal shows that it is about what stands beside the hidden tools in this conversation: so many

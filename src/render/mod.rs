@@ -36,6 +36,8 @@ pub struct RenderInput<'a> {
     /// The system message with guidance, and the index of the client's message that it replaces.
     /// Without an index it is a message of its own.
     pub guidance: Option<(Option<usize>, Bytes)>,
+    /// The guidance as a system message among the others, if it is one.
+    pub among: Option<&'a [u8]>,
     /// The hidden tools as they stand in front of the client's, if they are offered.
     pub tools: Option<Bytes>,
     /// Breakpoints of the provider's cache, if any are to be set.
@@ -133,6 +135,7 @@ pub fn messages(input: &RenderInput<'_>) -> Result<UpstreamView, RenderError> {
             }
             (Source::Hop { .. }, bytes) => out.add(Addition::Hop, &bytes),
             (Source::HiddenResult { .. }, bytes) => out.add(Addition::Result, &bytes),
+            (Source::Guidance, bytes) => out.add(Addition::Guidance, &bytes),
         }
     }
     // The newest message is always worth a breakpoint: the next request begins with all of this
@@ -176,6 +179,7 @@ fn entry_bytes<'a>(
     }
     match entry.source {
         Source::Client(message) => client(input, message, entry, shown),
+        Source::Guidance => input.among.map(Cow::Borrowed),
         Source::LastHop { message, step } => last_hop(input, message, step, entry, shown),
         Source::Hop { step, hop } => {
             let hop = input.path.hop(input.pending, step, hop)?;

@@ -162,7 +162,7 @@ impl Walk {
 /// What the thought of a message is bound to, as its record says.
 fn bound_to(input: &RenderInput<'_>, entry: &TranscriptEntry) -> Option<BoundTo> {
     let hop = match entry.source {
-        Source::Client(_) | Source::HiddenResult { .. } => None,
+        Source::Client(_) | Source::HiddenResult { .. } | Source::Guidance => None,
         Source::Hop { step, hop } => input.path.hop(input.pending, step, hop),
         Source::LastHop { step, .. } => input.path.entries.get(step)?.record.hops.last(),
     };

@@ -52,7 +52,7 @@ impl SentView<'_> {
         // Entries stand in the order of the client's messages, with hidden ones between them.
         let entry = entries.iter().find(|entry| match entry.source {
             Source::Client(at) | Source::LastHop { message: at, .. } => at == message,
-            Source::Hop { .. } | Source::HiddenResult { .. } => false,
+            Source::Hop { .. } | Source::HiddenResult { .. } | Source::Guidance => false,
         })?;
         let items = self.transcript.items_of(entry);
         if entry.role == Role::Tool {
@@ -142,7 +142,7 @@ pub fn pointing(view: &View) -> HashSet<usize> {
         let result = transcript.items.get(transcript.items.get(call)?.pair?)?;
         match transcript.entries.get(result.entry)?.source {
             Source::Client(at) | Source::LastHop { message: at, .. } => Some(at),
-            Source::Hop { .. } | Source::HiddenResult { .. } => None,
+            Source::Hop { .. } | Source::HiddenResult { .. } | Source::Guidance => None,
         }
     };
     pointers.filter_map(message).collect()

@@ -41,6 +41,8 @@ pub enum Source {
         /// The call of that hop.
         call: usize,
     },
+    /// The guidance, as a system message among the others.
+    Guidance,
 }
 
 /// One message of the transcript.

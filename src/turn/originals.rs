@@ -147,7 +147,7 @@ impl<'a> Originals<'a> {
         let hop = match entry.source {
             Source::Hop { step, hop } => self.hop(step, hop),
             Source::LastHop { step, .. } => self.path.entries.get(step)?.record.hops.last(),
-            Source::Client(_) | Source::HiddenResult { .. } => None,
+            Source::Client(_) | Source::HiddenResult { .. } | Source::Guidance => None,
         };
         let call = hop?.calls.get(item.place as usize)?;
         Some(format!("{} {}", item.name, call.arguments))
@@ -162,7 +162,9 @@ impl<'a> Originals<'a> {
             Source::Client(at) | Source::LastHop { message: at, .. } => {
                 self.calls.of(at, message, place, calls)
             }
-            Source::Hop { .. } | Source::HiddenResult { .. } => calls().get(place).copied(),
+            Source::Hop { .. } | Source::HiddenResult { .. } | Source::Guidance => {
+                calls().get(place).copied()
+            }
         }
     }
 
@@ -172,7 +174,7 @@ impl<'a> Originals<'a> {
                 Some(self.request.message(message))
             }
             Source::Hop { step, hop } => Some(self.hop(step, hop)?.message.as_deref()?.as_bytes()),
-            Source::HiddenResult { .. } => None,
+            Source::HiddenResult { .. } | Source::Guidance => None,
         }
     }
 
@@ -214,7 +216,9 @@ impl<'a> Originals<'a> {
                 name.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
                 reader.words(&name, read)
             }
-            Source::Hop { .. } | Source::HiddenResult { .. } => read().map(Arc::new),
+            Source::Hop { .. } | Source::HiddenResult { .. } | Source::Guidance => {
+                read().map(Arc::new)
+            }
         }
     }
 
@@ -264,7 +268,7 @@ impl<'a> Originals<'a> {
             Source::Client(message) | Source::LastHop { message, .. } => {
                 self.shapes.get(message).map(|shape| shape.canonical)
             }
-            Source::Hop { .. } => None,
+            Source::Hop { .. } | Source::Guidance => None,
             Source::HiddenResult { step, hop, call } => {
                 let call = self.hop(step, hop)?.calls.get(call)?;
                 Some(Digest::of(&[call.result.as_bytes()]))

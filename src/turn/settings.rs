@@ -500,7 +500,11 @@ impl Terms {
         let waited =
             self.inject && self.guidance != Guidance::Off && self.guide_at > 0.0 && !self.guide_now;
         let given = if waited { Given::No } else { given(one_call) };
-        Guide { waited, given }
+        Guide {
+            waited,
+            given,
+            among: false,
+        }
     }
 
     /// The size of a view above which it brings the guidance in, in the same tokens as `ceiling`;

@@ -47,6 +47,7 @@ use crate::session::view::View;
 use crate::tokens::Family;
 use crate::tokens::ledger::RequestSizes;
 
+use guidance::Among;
 pub use later_hops::LaterHops;
 pub use look::Look;
 pub use moved_marks::MovedMarks;
@@ -87,6 +88,8 @@ pub struct TurnState {
     pub tools: Option<Bytes>,
     /// The system message with guidance, and the client's message that it replaces.
     pub guidance: Option<(Option<usize>, Bytes)>,
+    /// The guidance, if it is a system message among the others.
+    pub(super) among: Option<Among>,
     /// Tokens of the tools, and of the guidance if that is a message of its own.
     pub fixed: u64,
     /// Tokens of what the client sent, by the same formula.
@@ -237,6 +240,7 @@ impl TurnState {
             guide: Guide::default(),
             tools: None,
             guidance: None,
+            among: None,
             fixed: 0,
             client_tokens: 0,
             client_spoken: 0,
@@ -278,7 +282,8 @@ impl TurnState {
         let now = self.terms.without.shown();
         let newest = self.path.newest();
         newest.is_some_and(|record| {
-            record.model == self.request.model && record.without.shown() != now
+            let left = record.guide.among && !self.guide.among;
+            record.model == self.request.model && (left || record.without.shown() != now)
         })
     }
 
@@ -307,16 +312,16 @@ impl TurnState {
         refused: Option<u64>,
     ) -> Result<Planned, MiddleError> {
         self.pin(tools);
-        let before = self.before_guidance();
+        let before = self.before_guidance(tools.family);
         // First without the guidance: most views need none.
         let planned = self.look(tools, refused)?;
         let Some(before) = before else {
             return Ok(planned);
         };
-        let Some(reason) = self.guide_reason(&planned) else {
+        let Some(reason) = self.guide_reason(&before, &planned) else {
             return Ok(planned);
         };
-        // Try again with the guidance in the system message. The marks go back to where they were,
+        // Try again with the guidance. The marks go back to where they were,
         // so that the pass is made anew for the larger view.
         let marks = self.marks.clone();
         if !self.bring_guidance(&before, tools)? {
@@ -499,6 +504,9 @@ impl TurnState {
         if self.guidance.is_some() {
             edits.put(EditKind::Guidance);
         }
+        if self.among.is_some() {
+            edits.put(EditKind::GuidanceAmong);
+        }
         if self.compared().is_some() {
             edits.put(EditKind::Diagnosis);
         }
@@ -562,6 +570,7 @@ impl TurnState {
             apart: apart.map_or(0, |shape| shape.tokens()),
             foreign: &|record| render::is_of_another(record, &self.request.model),
             hidden: &|step, call| self.hidden_size(tools, step, call),
+            guidance: self.among.as_ref().map(|among| (among.step, among.tokens)),
         })
     }
 

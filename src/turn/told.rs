@@ -104,6 +104,7 @@ pub fn items(state: &TurnState, prepared: &Prepared) -> (Vec<ItemSize>, Vec<(Ite
         Source::LastHop { step, .. }
         | Source::Hop { step, .. }
         | Source::HiddenResult { step, .. } => step + 1 >= steps,
+        Source::Guidance => true,
     };
     let mut new: Vec<&TranscriptEntry> =
         transcript.entries.iter().rev().take_while(is_new).collect();
@@ -115,6 +116,8 @@ pub fn items(state: &TurnState, prepared: &Prepared) -> (Vec<ItemSize>, Vec<(Ite
         Source::LastHop { step, .. }
         | Source::Hop { step, .. }
         | Source::HiddenResult { step, .. } => step < steps,
+        // It is counted with what the proxy adds.
+        Source::Guidance => false,
     };
     for entry in new.into_iter().filter(before) {
         for item in transcript.items_of(entry) {

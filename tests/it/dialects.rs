@@ -175,7 +175,8 @@ impl Sent {
 
     /// What the last thing in it is known by: the id that it answers, else its text.
     pub fn key(&self) -> String {
-        let last = self.list().last().cloned().unwrap_or_default();
+        let said = |message: &&Value| message["role"] != "system" && message["role"] != "developer";
+        let last = self.list().iter().rfind(said).cloned().unwrap_or_default();
         let mut blocks = last["content"].as_array().into_iter().flatten();
         let block = blocks.next_back().cloned().unwrap_or_default();
         let of = |value: &Value| {

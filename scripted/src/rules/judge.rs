@@ -56,8 +56,11 @@ pub(super) fn broken(
         Rule::ReasoningItems => said.find_map(items),
         Rule::NothingForeign => said.find_map(|said| foreign(form, model, said)),
         Rule::Unwritten(edit) => unwritten(edit, form, history, issued).then(words::nothing),
+        Rule::NoSystemAmong => history.system.then(words::no_system),
+        // Its thoughts are judged elsewhere.
+        Rule::Bound(_) => history.misplaced.map(words::misplaced),
         // Both are judged where they are told of.
-        Rule::Random { .. } | Rule::Bound(_) | Rule::ThinkingBlocks => None,
+        Rule::Random { .. } | Rule::ThinkingBlocks => None,
         // Neither refuses anything.
         Rule::Hidden | Rule::Reads(_) => None,
     }

@@ -46,6 +46,10 @@ pub(super) struct History {
     pub offered: Vec<String>,
     /// Something is marked with `cache_control`.
     pub marked: bool,
+    /// A system message stands among the others, in Messages.
+    pub system: bool,
+    /// The first such message that stands where none may: it follows the user, and an answer or nothing follows it.
+    pub misplaced: Option<usize>,
 }
 
 impl History {
@@ -85,7 +89,19 @@ impl History {
     }
 
     fn messages(&mut self, body: &Value) {
+        let roles: Vec<String> = array(body, "messages")
+            .map(|message| text(message, "role"))
+            .collect();
         for (place, message) in array(body, "messages").enumerate() {
+            if text(message, "role") == "system" {
+                let before = place.checked_sub(1).and_then(|before| roles.get(before));
+                let next = roles.get(place + 1);
+                let stands = before.is_some_and(|role| role == "user")
+                    && next.is_none_or(|role| role == "assistant");
+                self.system = true;
+                self.misplaced = self.misplaced.or((!stands).then_some(place));
+                continue;
+            }
             if text(message, "role") == "assistant" {
                 let mut said = Said {
                     place,

@@ -268,3 +268,26 @@ fn messages_and_responses_are_read() {
             .contains("following item")
     );
 }
+
+/// Where a system message may stand among the others.
+#[test]
+fn a_system_message_stands_behind_the_users_and_before_an_answer_or_last() {
+    let rules = Rules::new([Rule::Bound(super::Mismatch::Refuse)]);
+    let none = Rules::new([Rule::NoSystemAmong]);
+    for (roles, stands) in [
+        (&["user", "system"][..], true),
+        (&["user", "system", "assistant", "user"], true),
+        (&["system", "user"], false),
+        (&["user", "assistant", "system"], false),
+        (&["user", "system", "user"], false),
+        (&["user", "system", "system"], false),
+    ] {
+        let message = |role: &&str| json!({"role": role, "content": "so"});
+        let messages: Vec<Value> = roles.iter().map(message).collect();
+        let body = json!({"model": MODEL, "messages": messages});
+        let refusal = refused(&rules, Form::Messages, &body);
+        assert_eq!(refusal.is_none(), stands, "{roles:?}");
+        let refusal = refused(&none, Form::Messages, &body).unwrap();
+        assert!(refusal.message.contains("role 'system'"));
+    }
+}

@@ -324,6 +324,24 @@ pub(super) fn binding_value(kind: &str) -> Refusal {
     anthropic(Form::Messages, text)
 }
 
+/// A system message among the others, for a model that takes none there.
+pub(super) fn no_system() -> Refusal {
+    anthropic(
+        Form::Messages,
+        "role 'system' is not supported on this model".to_owned(),
+    )
+}
+
+/// One where none may stand
+/// (<https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages>). The words were seen
+/// nowhere.
+pub(super) fn misplaced(place: usize) -> Refusal {
+    let text = format!(
+        "messages.{place}: role 'system' must follow a user message, and only an assistant's may follow it"
+    );
+    anthropic(Form::Messages, text)
+}
+
 /// A refusal that says nothing.
 pub(super) fn nothing() -> Refusal {
     refusal("Invalid request")

@@ -45,6 +45,8 @@ enum Entry {
     Hop(Bytes),
     /// The result of a hidden call.
     Result(Bytes),
+    /// A system message of the proxy's own.
+    System(Bytes),
 }
 
 /// A unit of the client's.
@@ -89,6 +91,10 @@ impl List for MessageList<'_> {
                 let result = Bytes::copy_from_slice(bytes);
                 self.entries.push(Entry::Result(result));
             }
+            Addition::Guidance => {
+                let message = Bytes::copy_from_slice(bytes);
+                self.entries.push(Entry::System(message));
+            }
         }
     }
 
@@ -121,6 +127,7 @@ impl List for MessageList<'_> {
             match entry {
                 Entry::Result(bytes) => writer.results.push(bytes.clone()),
                 Entry::Hop(bytes) => writer.hop(next, bytes),
+                Entry::System(bytes) => writer.held.push(HeldSystem::ours(bytes)),
                 Entry::Host(host, units) => writer.host(*host, units),
             }
         }
@@ -173,11 +180,22 @@ impl<'a> MessageList<'a> {
 
 /// A system message that waits for its place.
 struct HeldSystem {
-    host: usize,
+    /// The host that it is; none if it is the proxy's own.
+    host: Option<usize>,
     /// Its bytes; `None` if they are the client's.
     edited: Option<Bytes>,
     /// Whether the host before it in the client's list was written right before it.
     follows: bool,
+}
+
+impl HeldSystem {
+    fn ours(message: &Bytes) -> Self {
+        Self {
+            host: None,
+            edited: Some(message.clone()),
+            follows: false,
+        }
+    }
 }
 
 /// A message that is written. Without bytes of its own it is a host as the client sent it.
@@ -229,7 +247,7 @@ impl<'a> Writer<'a> {
                     self.emit_held();
                 }
                 self.held.push(HeldSystem {
-                    host: at,
+                    host: Some(at),
                     edited: units.first().and_then(|unit| unit.edited.clone()),
                     follows: self.follows(at) && self.results.is_empty(),
                 });
@@ -265,7 +283,8 @@ impl<'a> Writer<'a> {
     fn in_place(&self, next: usize) -> bool {
         let mut held = self.held.iter();
         let first = held.next();
-        first.is_some_and(|held| held.follows && held.host + 1 == next)
+        let place = first.filter(|held| held.follows).and_then(|held| held.host);
+        place.is_some_and(|host| host + 1 == next)
             && held.next().is_none()
             && self.results.is_empty()
     }
@@ -314,18 +333,23 @@ impl<'a> Writer<'a> {
             [] => {}
             [
                 HeldSystem {
-                    host, edited: None, ..
+                    host: Some(host),
+                    edited: None,
+                    ..
                 },
             ] => self.share(*host, Role::System),
             held => {
                 let messages: Vec<Bytes> = held
                     .iter()
-                    .map(|held| held.edited.clone().unwrap_or_else(|| self.bytes(held.host)))
+                    .map(|held| match (&held.edited, held.host) {
+                        (Some(edited), _) => edited.clone(),
+                        (None, host) => host.map_or_else(Bytes::new, |host| self.bytes(host)),
+                    })
                     .collect();
                 let host = held
                     .first()
                     .filter(|_| held.len() == 1)
-                    .map(|held| held.host);
+                    .and_then(|held| held.host);
                 match merged(&messages) {
                     Some(bytes) => self.write(Role::System, host, &bytes),
                     // Messages without a content are wrong by themselves, and stay so.

@@ -214,6 +214,17 @@ fn each_addition_is_told_by_its_words() {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
         assert_eq!(named(all, body.as_bytes()), Some((kind, false)), "{text}");
     }
+    // A view has guidance in one of two places.
+    let among = edits(&[EditKind::GuidanceAmong, EditKind::Tools]);
+    for text in [
+        "role 'system' is not supported on this model",
+        "messages: Unexpected role \"system\". The Messages API accepts a top-level `system` parameter",
+        "messages.4.role: Input should be 'user' or 'assistant'",
+    ] {
+        let body = serde_json::json!({"error": {"message": text}}).to_string();
+        let found = named(among, body.as_bytes());
+        assert_eq!(found, Some((EditKind::GuidanceAmong, false)), "{text}");
+    }
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub struct TranscriptInput<'a> {
     pub foreign: &'a dyn Fn(&TurnRecord) -> bool,
     /// The tokens of a hidden call of a turn as it is sent: a tool of the client's may have taken its name since.
     pub hidden: &'a dyn Fn(usize, &HiddenCall) -> u32,
+    /// Guidance that stands among the messages: the step of the path before whose answer, which for the turn in hand is
+    /// the length of the path, and its tokens.
+    pub guidance: Option<(usize, u32)>,
 }
 
 /// Builds the transcript of a request.
@@ -61,6 +64,7 @@ pub fn build(input: &TranscriptInput<'_>) -> Transcript {
         match steps.next_if(|(_, entry)| entry.position as usize == message) {
             // This message is the visible response of a recorded turn.
             Some((step, entry)) => {
+                builder.guidance(step);
                 builder.turn(step, &entry.record, message, shape);
                 // The messages up to the next record's response are numbered as that record saw
                 // them.
@@ -75,6 +79,7 @@ pub fn build(input: &TranscriptInput<'_>) -> Transcript {
     // What no record covers is numbered from the end of the path.
     builder.transcript.base = input.path.next;
     builder.transcript.first_item = number.max(input.path.next);
+    builder.guidance(input.path.entries.len());
     builder.pending(input.path.entries.len(), input.pending);
     builder.transcript
 }
@@ -194,6 +199,17 @@ impl<'a> Builder<'a> {
                 self.fixed(source, shape.role, kind, number, tokens);
                 number.plus(1)
             }
+        }
+    }
+
+    /// Adds the guidance, if it stands before the answer of a step. No mark is ever moved on it, so it has no number of
+    /// its own.
+    fn guidance(&mut self, step: usize) {
+        let here = self.input.guidance.filter(|(place, _)| *place == step);
+        if let Some((_, tokens)) = here {
+            let tokens = tokens.saturating_sub(MESSAGE_TOKENS);
+            let kind = ItemKind::System;
+            self.fixed(Source::Guidance, Role::System, kind, ItemNo(0), tokens);
         }
     }
 

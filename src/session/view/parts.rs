@@ -95,12 +95,15 @@ impl View {
 
 fn part(entry: &TranscriptEntry) -> Part {
     match entry.role {
+        Role::System if entry.source == Source::Guidance => Part::Own,
         Role::System => Part::System,
         Role::User | Role::Other => Part::User,
         Role::Assistant => Part::Calls,
         Role::Tool => match entry.source {
             Source::HiddenResult { .. } => Part::Own,
-            Source::Client(_) | Source::LastHop { .. } | Source::Hop { .. } => Part::Results,
+            Source::Client(_) | Source::LastHop { .. } | Source::Hop { .. } | Source::Guidance => {
+                Part::Results
+            }
         },
     }
 }

@@ -64,6 +64,15 @@ impl View {
             next = self.shown.range(EntryIndex(at.0 + 1)..).next().copied();
             next = next.filter(|_| turned);
         }
+        // Behind what the guidance stands depends on what follows it.
+        let before = self.shown.range(..at).next_back().copied();
+        let guides = |at: &EntryIndex| {
+            let entry = self.transcript.entries.get(*at);
+            entry.is_some_and(|entry| entry.source == Source::Guidance)
+        };
+        if let Some(guidance) = before.filter(guides) {
+            self.resize(guidance);
+        }
     }
 
     fn resize(&mut self, at: EntryIndex) {
@@ -86,7 +95,9 @@ impl View {
     /// The tokens of the message before an entry that keeps it apart from the answer before it, because what stood
     /// between them is gone. Most formats need none.
     pub(super) fn apart(&self, at: EntryIndex, entry: &TranscriptEntry) -> u32 {
-        if entry.role != Role::Assistant {
+        // The guidance, too, never stands right behind an answer.
+        let ours = entry.source == Source::Guidance;
+        if entry.role != Role::Assistant && !ours {
             return 0;
         }
         let Some(before) = self.shown.range(..at).next_back() else {
@@ -96,12 +107,20 @@ impl View {
         let joins = |other: &TranscriptEntry| {
             // What the client itself put side by side stays so.
             let clients = matches!(other.source, Source::Client(_) | Source::LastHop { .. });
-            other.role == Role::Assistant && !(clients && follows)
+            other.role == Role::Assistant && (ours || !(clients && follows))
         };
-        match self.transcript.entries.get(*before).is_some_and(joins) {
+        let stands = self.transcript.entries.get(*before).is_some_and(joins);
+        match stands && !(ours && self.user_follows(at)) {
             true => self.transcript.apart,
             false => 0,
         }
+    }
+
+    /// Whether the user speaks next behind an entry. A system message waits for that.
+    fn user_follows(&self, at: EntryIndex) -> bool {
+        let mut behind = self.transcript.entries.iter().skip(at.0 + 1);
+        let next = behind.find(|entry| self.weigh(entry).0 > 0);
+        next.is_some_and(|next| !matches!(next.role, Role::Assistant | Role::System))
     }
 
     /// The messages whose thoughts the provider drops as they are shown now. A pass doesn't ask again: what it

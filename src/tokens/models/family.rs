@@ -69,6 +69,8 @@ pub struct Family {
     pub reasoning_back: ReasoningBack,
     /// Which reasoning of a history its model reads.
     pub reasoning_read: ReasoningRead,
+    /// Whether its model takes a system message among the others, in Messages and in Responses.
+    pub system_among: bool,
     /// Whether the user's own table lists it.
     pub by_user: bool,
 }
@@ -85,6 +87,7 @@ impl Default for Family {
             cache: CacheModel::default(),
             reasoning_back: ReasoningBack::None,
             reasoning_read: ReasoningRead::All,
+            system_among: false,
             by_user: false,
         }
     }

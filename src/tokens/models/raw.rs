@@ -76,6 +76,8 @@ struct RawFamily {
     reasoning_back: ReasoningBack,
     #[serde(default)]
     reasoning_read: ReasoningRead,
+    #[serde(default)]
+    system_among: bool,
 }
 
 /// Prices of a million tokens in dollars, or of a token relative to an input of 1.0.
@@ -172,6 +174,7 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
         cache: cache(&raw, caches)?,
         reasoning_back: raw.reasoning_back,
         reasoning_read: raw.reasoning_read,
+        system_among: raw.system_among,
         by_user: false,
         name: raw.name,
     })

@@ -153,7 +153,10 @@ fn families_say_what_their_providers_say() {
         ("gemini-3.1-pro", ReasoningBack::Turn),
         ("gpt-6-sol", ReasoningBack::None),
     ] {
-        assert_eq!(models.family(model).reasoning_back, back, "{model}");
+        let family = models.family(model);
+        assert_eq!(family.reasoning_back, back, "{model}");
+        // Others get late guidance in front, so it makes no difference what they take.
+        assert_eq!(family.system_among, back == ReasoningBack::Bound, "{model}");
     }
     for (model, read) in [
         ("deepseek-v4-pro", ReasoningRead::Calls),
@@ -244,6 +247,7 @@ fn a_users_table_wins() {
             cache: CacheModel::None,
             reasoning_back: ReasoningBack::None,
             reasoning_read: ReasoningRead::All,
+            system_among: false,
             by_user: true,
         }
     );

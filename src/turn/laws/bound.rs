@@ -2,6 +2,7 @@
 //! evicted, no request has a thought behind anything other than it was made behind, and none that left returns.
 
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::properties::{event, fewer, play_on, session, terms};
 use super::say::{act, call, done, end, expl, hop, text, think};
@@ -10,6 +11,7 @@ use crate::commit::Floor;
 use crate::model::ReasoningBack;
 use crate::model::{Dialect, EditKind};
 use crate::turn::settings::{Guidance, Thoughts};
+use crate::turn::state::{Prepared, TurnState};
 
 /// A session whose upstream binds thoughts, and of which the operator has thoughts left out that lost their place.
 fn bound(mut sim: Sim, dialect: Dialect) -> Sim {
@@ -28,6 +30,7 @@ proptest! {
         dialect in prop::sample::select(&[Dialect::Chat, Dialect::Messages][..]),
         terms in terms(),
         sealed in any::<bool>(),
+        among in any::<bool>(),
         events in prop::collection::vec(event(true), 1..60),
     ) {
         // The messages that are edited are those of chat.
@@ -35,7 +38,7 @@ proptest! {
         let events: Vec<_> = events.into_iter().filter(|event| edits || !event.is_edit()).collect();
         let terms = if edits { terms } else { terms.without_recall() };
         let mut sim = bound(session(&terms), dialect);
-        sim.sealed = sealed;
+        (sim.sealed, sim.family.system_among) = (sealed, among);
         play_on(sim, &terms, &events);
     }
 }
@@ -86,6 +89,117 @@ fn guidance_that_comes_late_comes_with_a_pass_alone() {
             "{dialect:?}"
         );
     }
+}
+
+/// A session that is asked for marks at a twentieth of its budget, by a system message among the others.
+fn asked_among() -> Sim {
+    let mut sim = bound(Sim::finer(), Dialect::Messages);
+    sim.family.system_among = true;
+    sim.settings.budget.ceiling = 40_000;
+    sim.settings.budget.guide_at = 0.05;
+    sim.settings.delimiter.guidance = Guidance::Standard;
+    sim
+}
+
+/// The next request, its guidance, and the roles of the messages around that.
+fn next(sim: &Sim) -> (TurnState, Prepared, Vec<Value>) {
+    let mut state = sim.state(&sim.path, sim.path.marks.clone());
+    let prepared = state.prepare(&sim.tools(), None).unwrap();
+    let body: Value = serde_json::from_slice(&prepared.body.to_bytes()).unwrap();
+    let messages = body["messages"].as_array().unwrap().clone();
+    (state, prepared, messages)
+}
+
+/// Where the system messages of a list stand.
+fn guides(messages: &[Value]) -> Vec<usize> {
+    let system = |at: &usize| messages[*at]["role"] == "system";
+    (0..messages.len()).filter(system).collect()
+}
+
+#[test]
+fn guidance_at_the_end_ends_no_thought_and_stays_where_it_is() {
+    let mut sim = asked_among();
+    thinking_alone(&mut sim, 30);
+    assert!(sim.path.guide.is_some_and(|guide| guide.among));
+    assert_eq!(sim.binder.as_ref().unwrap().shown().len(), 29);
+    let (_, prepared, messages) = next(&sim);
+    let before = prepared.estimate;
+    let [at] = guides(&messages)[..] else {
+        panic!("{messages:#?}")
+    };
+    assert!(at > 6 && at + 40 < messages.len(), "{at}");
+    assert_eq!(messages[at - 1]["role"], "user");
+    assert_eq!(messages[at + 1]["role"], "assistant");
+    // What the client brings in behind it moves nothing, and what is counted is what is sent.
+    sim.user(10);
+    assert_eq!(guides(&next(&sim).2), [at]);
+    // A pass takes what stood around it, and never the guidance.
+    sim.ceiling(3_000);
+    thinking_alone(&mut sim, 20);
+    let (_, prepared, messages) = next(&sim);
+    assert!(prepared.estimate < before);
+    assert_eq!(guides(&messages).len(), 1, "{messages:#?}");
+}
+
+#[test]
+fn a_fork_from_before_the_guidance_gets_its_own() {
+    let mut sim = asked_among();
+    thinking_alone(&mut sim, 4);
+    let (mut fork, waits) = (sim.clone(), next(&sim).2);
+    assert_eq!(guides(&waits), [] as [usize; 0]);
+    thinking_alone(&mut sim, 20);
+    thinking_alone(&mut fork, 20);
+    assert_eq!(guides(&next(&sim).2), guides(&next(&fork).2));
+}
+
+#[test]
+fn guidance_whose_turn_the_client_drops_comes_once_more() {
+    let mut sim = asked_among();
+    thinking_alone(&mut sim, 12);
+    let [at] = guides(&next(&sim).2)[..] else {
+        panic!("no guidance")
+    };
+    // The client has the system text in its list, and not the guidance: this is the answer behind that.
+    sim.messages.drain(at + 1..at + 3);
+    sim.align();
+    assert_eq!(guides(&next(&sim).2).len(), 1);
+    thinking_alone(&mut sim, 4);
+    assert_eq!(guides(&next(&sim).2).len(), 1);
+}
+
+#[test]
+fn guidance_that_is_refused_at_the_end_comes_in_front_with_a_pass() {
+    let mut sim = asked_among();
+    thinking_alone(&mut sim, 12);
+    let (mut state, prepared, _) = next(&sim);
+    assert!(prepared.edits.has(EditKind::GuidanceAmong));
+    assert!(!prepared.edits.has(EditKind::Guidance));
+    let refused = [EditKind::GuidanceAmong].into_iter().collect();
+    let tools = state.tools.clone();
+    state.go_without(refused, &sim.tools()).unwrap();
+    let again = state.prepare(&sim.tools(), None).unwrap();
+    let kinds = [EditKind::Guidance, EditKind::GuidanceAmong];
+    assert!(kinds.iter().all(|kind| !again.edits.has(*kind)));
+    assert!(state.guide.is_waiting() && state.tools == tools);
+    assert!(again.estimate < prepared.estimate);
+    // A pass ends thoughts anyway.
+    let mut state = sim.state(&sim.path, sim.path.marks.clone());
+    (state.terms.ceiling, state.known) = (2_000, refused);
+    state.go_without(refused, &sim.tools()).unwrap();
+    let passed = state.prepare(&sim.tools(), None).unwrap();
+    assert!(passed.pass.is_some() && passed.edits.has(EditKind::Guidance));
+    assert!(!state.guide.among && !state.guide.is_waiting());
+}
+
+#[test]
+fn another_model_has_the_guidance_in_front() {
+    let mut sim = asked_among();
+    thinking_alone(&mut sim, 12);
+    sim.family.system_among = false;
+    sim.family.reasoning_back = ReasoningBack::Newest;
+    let (state, prepared, messages) = next(&sim);
+    assert!(prepared.edits.has(EditKind::Guidance) && !state.guide.among);
+    assert_eq!(guides(&messages), [] as [usize; 0]);
 }
 
 #[test]

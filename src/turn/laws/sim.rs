@@ -264,7 +264,7 @@ impl Sim {
         unhidden(&mut said);
         let body = self.body();
         if let Some(binder) = &mut self.binder {
-            binder.judge(&body);
+            binder.judge(&body, !self.edited);
         }
         let (answer, results) = self.said(&said);
         self.resend(&[answer], None, &results);
@@ -384,7 +384,10 @@ impl Sim {
             );
         }
         match &mut self.binder {
-            Some(binder) => binder.judge(&prepared.body.to_bytes()),
+            Some(binder) => {
+                let goes_on = !std::mem::take(&mut self.edited) && prepared.pass.is_none();
+                binder.judge(&prepared.body.to_bytes(), goes_on);
+            }
             None => self.judge(state, &prepared, &before),
         }
         prepared

@@ -74,6 +74,7 @@ impl TurnState {
             view,
             injected: &self.injected,
             guidance: self.guidance.clone(),
+            among: self.among.as_ref().map(|among| &*among.message),
             tools: self.tools.clone(),
             breakpoints,
         }

@@ -130,7 +130,7 @@ impl TurnState {
         };
         // A watched client's own bytes are sent, so nothing of ours changes what stands in the cache.
         let managed = self.terms.mode == Mode::Manage && self.is_managed();
-        let guided = prepared.guided.is_some()
+        let guided = (prepared.guided.is_some() && !self.guide.among)
             || newest.injected != self.injected.delimiter
             || newest.recall != self.injected.recall;
         let whole = before.is_some_and(|before| before.fail_open.is_some());
@@ -251,7 +251,8 @@ impl TurnState {
         let Some(newest) = self.path.newest() else {
             return false;
         };
-        let ours = newest.guide != self.guide
+        // At the end it changes nothing in front.
+        let ours = (newest.guide != self.guide && !self.guide.among)
             || newest.injected != self.injected.delimiter
             || newest.recall != self.injected.recall
             || newest.without.shown() != self.terms.without.shown();

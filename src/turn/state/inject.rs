@@ -20,11 +20,15 @@ impl TurnState {
     pub fn go_without(&mut self, edits: Edits, tools: &HopContext<'_>) -> Result<(), MiddleError> {
         self.terms.go_without(edits);
         let offered = self.tools.is_none() || self.offers();
-        let guided = self.guidance.is_none() || !self.terms.without.has(EditKind::Guidance);
+        let none = self.guidance.is_none() && self.among.is_none();
+        let guided = none || !self.terms.without.has(EditKind::Guidance);
+        let before = self.guide;
+        self.guide = self.told(before, tools.family);
         // Nothing was put in, or it may stay.
-        if offered && guided {
+        if offered && guided && self.guide == before {
             return Ok(());
         }
+        self.among = None;
         if let Some((Some(at), _)) = self.guidance.take() {
             let shape = tools.reader.shape(self.request.message(at))?;
             if let Some(slot) = self.shapes.get_mut(at) {
@@ -77,7 +81,7 @@ impl TurnState {
             true => Guide::WAITING,
             false => self.terms.first_guide(self.request.one_call),
         };
-        self.guide = self.path.guide.unwrap_or_else(first);
+        self.guide = self.told(self.path.guide.unwrap_or_else(first), tools.family);
         self.injected = match late {
             true => Injected::default(),
             false => self.decide(),
@@ -113,8 +117,7 @@ impl TurnState {
             })
     }
 
-    /// Adds the hidden tools to the tools array, and the guidance to the system message if it is
-    /// given.
+    /// Adds the hidden tools to the tools array, and the guidance where it stands if it is given.
     ///
     /// # Errors
     /// As [`TurnState::inject`].
@@ -134,7 +137,10 @@ impl TurnState {
             self.tools = Some(front);
             sent = Some(with);
             if let Some(block) = self.terms.guidance(&self.injected, self.guide.given) {
-                self.append(&block, tools)?;
+                match self.guide.among {
+                    true => self.stand_among(&block, tools)?,
+                    false => self.append(&block, tools)?,
+                }
             }
         }
         self.prologue = self.prologue(sent.as_deref());

@@ -22,6 +22,8 @@ use crate::support::Proxy;
 pub const OPUS: &str = "claude-opus-5-5";
 /// The same behind OpenRouter.
 pub const ROUTED: &str = "anthropic/claude-opus-5.5";
+/// The model of Responses that binds.
+pub const SOL: &str = "gpt-6.2-sol";
 /// The budget of a session: some five results.
 const CEILING: u32 = 4_000;
 
@@ -44,13 +46,18 @@ rule!(
     behind_litellm,
     case(Form::Chat, OPUS, Mismatch::Refuse).and(Rule::ThinkingBlocks)
 );
-rule!(
-    responses,
-    case(Form::Responses, "gpt-6.2-sol", Mismatch::Drop)
-);
+rule!(responses, case(Form::Responses, SOL, Mismatch::Drop));
 rule!(asked_for_late, {
     let guide = (Offer::Start, 1.0);
     Case::guided(Form::Messages, OPUS, guide).and(Rule::Bound(Mismatch::Refuse))
+});
+rule!(asked_for_at_a_mark, {
+    let guide = (Offer::Start, 0.5);
+    Case::guided(Form::Messages, OPUS, guide).and(Rule::Bound(Mismatch::Refuse))
+});
+rule!(asked_for_at_a_mark_in_responses, {
+    let guide = (Offer::Start, 0.5);
+    Case::guided(Form::Responses, SOL, guide).and(Rule::Bound(Mismatch::Drop))
 });
 rule!(offered_late, {
     let guide = (Offer::Line, 1.0);
@@ -345,4 +352,115 @@ fn clear(message: &mut Value) {
         false => &mut message["content"][0]["content"],
     };
     *place = "[cleared]".into();
+}
+
+/// The guidance in a request: its place in the list, or nothing if it stands elsewhere.
+fn guided_at(body: &Value) -> Vec<Option<usize>> {
+    let guides = |value: &Value| value.to_string().contains("# Context episodes");
+    let list = |field: &str| body[field].as_array().cloned().unwrap_or_default();
+    let listed = [list("messages"), list("input")].concat();
+    let system = |message: &Value| {
+        ["system", "developer"]
+            .iter()
+            .any(|role| message["role"] == *role)
+    };
+    let found = listed.iter().enumerate();
+    let found = found.filter(|(_, message)| system(message) && guides(message));
+    let front = ["system", "instructions"]
+        .iter()
+        .any(|field| guides(&body[*field]));
+    let places = found.map(|(at, _)| Some(at));
+    places.chain(front.then_some(None)).collect()
+}
+
+/// A proxy that has work marked from a third of the budget on.
+async fn asking(host: &Host) -> Proxy {
+    Proxy::with(host.addr, |config| config.budget.guide_at = 0.3).await
+}
+
+#[tokio::test]
+async fn guidance_without_a_pass_stands_at_the_end_and_ends_no_thought() {
+    for (form, model) in [(Form::Messages, OPUS), (Form::Responses, SOL)] {
+        for stream in [true, false] {
+            let host = host(form, Mismatch::Refuse).await;
+            let proxy = asking(&host).await;
+            let mut agent = Agent::new(form, stream, model, 12_000);
+            agent.user("go");
+            agent.at(proxy.addr);
+            work(&mut agent, 11).await;
+            assert_eq!(host.refusals(), [], "{form:?}");
+            let bodies = accepted(&host);
+            thoughts::append_only(form, &bodies).unwrap();
+            let places: Vec<_> = bodies.iter().map(guided_at).collect();
+            let first = places.iter().position(|places| !places.is_empty());
+            let first = first.expect("guidance comes");
+            // At the end of the request that brings it, and there in all behind it.
+            let list = ["messages", "input"].map(|field| bodies[first][field].as_array());
+            let last = list.into_iter().flatten().next().unwrap().len() - 1;
+            assert!(first > 2 && first + 2 < bodies.len(), "{form:?}: {first}");
+            for places in &places[first..] {
+                assert_eq!(places, &[Some(last)], "{form:?}");
+            }
+            let carried = thoughts::carried(form, bodies.last().unwrap());
+            assert_eq!(carried.len(), bodies.len() - 1, "{form:?}");
+            proxy.end().await;
+        }
+    }
+}
+
+/// It is refused once, comes with a pass, and no other session has it refused again.
+#[tokio::test]
+async fn a_provider_that_takes_no_guidance_at_the_end_gets_it_with_a_pass() {
+    for stream in [true, false] {
+        let rules = [Rule::Bound(Mismatch::Refuse), Rule::NoSystemAmong];
+        let host = Host::start(Form::Messages, Rules::new(rules), Quirks::PLAIN).await;
+        let proxy = asking(&host).await;
+        for session in ["one", "another"] {
+            let mut agent = agent(Form::Messages, OPUS, stream);
+            agent.session = session;
+            agent.at(proxy.addr);
+            work(&mut agent, 16).await;
+            let refusals = host.refusals();
+            let system = refusals
+                .iter()
+                .filter(|(_, words)| words.contains("role 'system'"));
+            assert_eq!((system.count(), refusals.len()), (1, 2), "{refusals:?}");
+            let bodies = accepted(&host);
+            assert_eq!(guided_at(bodies.last().unwrap()), [None], "{session}");
+        }
+        proxy.end().await;
+    }
+}
+
+/// A fork from before the guidance has its own, and one from behind it the same.
+#[tokio::test]
+async fn forks_have_guidance_at_the_end_as_well() {
+    let host = host(Form::Messages, Mismatch::Refuse).await;
+    let store = Arc::new(Store::forgetful(64 << 20));
+    let proxy = |store: &Arc<Store>| {
+        let store = Arc::clone(store);
+        let set = |config: &mut plimsoll::config::Config| config.budget.guide_at = 0.3;
+        Proxy::wired(host.addr, set, |app| app.store = store)
+    };
+    let one = proxy(&store).await;
+    let mut agent = Agent::new(Form::Messages, true, OPUS, 12_000);
+    agent.user("go");
+    agent.at(one.addr);
+    work(&mut agent, 3).await;
+    let early = agent.clone();
+    work(&mut agent, 6).await;
+    let late = agent.clone();
+    // At another replica.
+    let other = proxy(&store).await;
+    for mut fork in [early, late] {
+        fork.at(other.addr);
+        let before = host.requests().len();
+        work(&mut fork, 7).await;
+        let bodies = accepted(&host).split_off(before);
+        thoughts::append_only(Form::Messages, &bodies).unwrap();
+        assert_eq!(guided_at(bodies.last().unwrap()).len(), 1);
+    }
+    assert_eq!(host.refusals(), []);
+    one.end().await;
+    other.end().await;
 }

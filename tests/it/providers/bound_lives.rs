@@ -11,14 +11,12 @@ use plimsoll_scripted::thoughts::Watcher;
 use plimsoll_scripted::{Form, Rule, Rules};
 
 use super::agent::{Agent, Heard};
-use super::bound::{OPUS, ROUTED, host, refused};
+use super::bound::{OPUS, ROUTED, SOL, host, refused};
 use super::host::Host;
 use super::script::{Quirks, goes_on, output};
 use crate::process::Process;
 use crate::support::{Proxy, soon};
 
-/// The model of Responses that binds.
-const SOL: &str = "gpt-6.2-sol";
 const FORMS: [(Form, &str); 2] = [(Form::Messages, OPUS), (Form::Responses, SOL)];
 
 /// A session, watched from both ends.

@@ -3,7 +3,7 @@
 
 use super::{body, request};
 use crate::dialect::splice::Addition;
-use crate::dialect::splice::Addition::{Hop, Result, System};
+use crate::dialect::splice::Addition::{Guidance, Hop, Result, System};
 
 /// What is put into a list.
 enum Put {
@@ -219,6 +219,51 @@ fn system_messages_keep_a_place_that_the_api_takes() {
         )),
         "{listed}"
     );
+}
+
+/// Guidance stands behind what the user says and before an answer, whatever is gone around it.
+#[test]
+fn a_system_message_of_the_proxys_own_keeps_such_a_place_too() {
+    const G: &str = r#"{"role":"system","content":"G"}"#;
+    let answer = r#"{"role":"assistant","content":"b"}"#;
+    let (u, s1) = (
+        r#"{"role":"user","content":"u"}"#,
+        r#"{"role":"system","content":"s1"}"#,
+    );
+    // At the end, behind results of the client's and of a hidden call.
+    let put = |more: &[Put]| -> String {
+        let mut puts = vec![Unit(0), Unit(1)];
+        puts.extend(more.iter().map(|put| match put {
+            Unit(unit) => Unit(*unit),
+            Edited(unit, bytes) => Edited(*unit, bytes),
+            Ours(what, bytes) => Ours(*what, bytes),
+        }));
+        list(TOLD, &puts)
+    };
+    let results = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}]}"#;
+    let end = put(&[Unit(2), Unit(3), Ours(Guidance, G)]);
+    assert!(end.ends_with(&format!("{results},{G}]")), "{end}");
+    let hidden = put(&[Ours(Hop, HOP), Ours(Result, H), Ours(Guidance, G), Unit(5)]);
+    let own = format!(r#"{{"role":"user","content":[{H}]}}"#);
+    assert!(
+        hidden.ends_with(&format!("{own},{G},{answer}]")),
+        "{hidden}"
+    );
+    // Beside one of the client's they are one.
+    let both = list(TOLD, &[Unit(0), Unit(1), Ours(Guidance, G), Unit(5)]);
+    let one =
+        r#"{"role":"system","content":[{"type":"text","text":"s1"},{"type":"text","text":"G"}]}"#;
+    assert_eq!(both, format!("[{u},{one},{answer}]"));
+    // Without what stood before it.
+    let alone = put(&[Edited(2, answer), Ours(Guidance, G), Unit(5)]);
+    assert_eq!(
+        alone,
+        format!("[{u},{s1},{answer},{SEPARATOR},{G},{answer}]")
+    );
+    // Without the answer behind it, it waits for the next.
+    let waits = list(TOLD, &[Unit(0), Ours(Guidance, G), Unit(6)]);
+    let v = r#"{"role":"user","content":"v"}"#;
+    assert_eq!(waits, format!("[{u},{v},{G}]"));
 }
 
 #[test]

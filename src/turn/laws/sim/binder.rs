@@ -23,6 +23,8 @@ pub struct Binder {
     made: HashMap<Thought, (String, Option<Thought>)>,
     /// The thoughts of the newest request.
     shown: Vec<Thought>,
+    /// What stands in its front, and its messages without thoughts.
+    said: (String, Vec<String>),
     /// Thoughts that a request had once, and a later one had not.
     left: HashSet<Thought>,
     /// How many requests had thoughts.
@@ -30,11 +32,13 @@ pub struct Binder {
 }
 
 impl Binder {
-    /// Judges a request.
+    /// Judges a request. `goes_on` says that neither a pass nor an edit of the client's is between it and the one
+    /// before it.
     #[track_caller]
-    pub fn judge(&mut self, body: &[u8]) {
+    pub fn judge(&mut self, body: &[u8], goes_on: bool) {
         let body: Value = serde_json::from_slice(body).unwrap();
         let mut prefix = format!("{}|{}", body["tools"], body["system"]);
+        let mut said = (prefix.clone(), Vec::new());
         let mut shown: Vec<Thought> = Vec::new();
         for message in body["messages"].as_array().unwrap() {
             let (rest, thoughts) = apart(message);
@@ -55,7 +59,19 @@ impl Binder {
                 shown.push(thought);
             }
             prefix.push_str(&rest.to_string());
+            said.1.push(rest.to_string());
         }
+        // Without thoughts nothing is lost by a change.
+        if goes_on && !self.shown.is_empty() && !shown.is_empty() {
+            assert_eq!(self.said.0, said.0, "the front changed without a pass");
+            let before = self.said.1.as_slice();
+            assert_eq!(
+                said.1.get(..before.len()),
+                Some(before),
+                "a message changed without a pass"
+            );
+        }
+        self.said = said;
         let left = self.shown.iter().filter(|thought| !shown.contains(thought));
         self.left.extend(left.cloned());
         self.thoughtful += usize::from(!shown.is_empty());

@@ -106,7 +106,7 @@ impl Sim {
             None => &state.pending[hop],
         };
         let (message, handed) = match source {
-            None => return String::new(),
+            None | Some(Source::Guidance) => return String::new(),
             Some(Source::Client(message)) => (self.messages[message].clone(), ""),
             Some(Source::LastHop { message, step }) => {
                 let handed = state.path.entries[step].record.handed.as_str();
