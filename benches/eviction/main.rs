@@ -51,7 +51,7 @@ impl<'a> Request<'a> {
         let item = self.transcript.items.get(item)?;
         match self.transcript.entries.get(item.entry)?.source {
             Source::Client(message) | Source::LastHop { message, .. } => Some(message),
-            Source::Hop { .. } | Source::HiddenResult { .. } => None,
+            Source::Hop { .. } | Source::HiddenResult { .. } | Source::Guidance => None,
         }
     }
 
