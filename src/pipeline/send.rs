@@ -218,7 +218,8 @@ async fn send_after_emergency_pass(
     if let Some(window) = error.window {
         let model = &turn.state.request.model;
         // Some name what prompt and answer may have together, as the model's context.
-        let whole = text.contains("context") || text.contains("n_ctx");
+        let whole = ["context", "n_ctx", "max_new_tokens"];
+        let whole = whole.iter().any(|word| text.contains(word));
         app.windows.refused(turn.place.tenant, model, window, whole);
     }
     let window = error.window.or_else(|| turn.family.prompt(limit));

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
 use reqwest::Url;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::UpstreamClient;
 use super::error::UpstreamError;
@@ -50,20 +50,41 @@ const MADE_FOR: [&[&str]; 2] = [
     &["meta", "n_ctx_train"],
 ];
 
-/// Where local servers tell how they serve a model, by what their list names as its owner. Only a server whose list
-/// names one of these is asked for more.
+/// Where a local server tells how it serves a model.
+struct Place {
+    /// What its list names as the model's owner.
+    owner: &'static str,
+    path: &'static str,
+    /// Whether the question names the model, in a body.
+    names: bool,
+}
+
+impl Place {
+    const fn of(owner: &'static str, path: &'static str, names: bool) -> Self {
+        Self { owner, path, names }
+    }
+}
+
+/// Where local servers tell how they serve a model. Only a server whose list names one of these owners is asked for more,
+/// and place after place until one says how the model is served.
 ///
 /// * LM Studio's own list: <https://lmstudio.ai/docs/developer/rest/endpoints>.
-/// * Ollama's list of what is loaded: <https://docs.ollama.com/api/ps>.
+/// * Ollama's list of what is loaded, <https://docs.ollama.com/api/ps>, and what it knows of a model, loaded or not:
+///   <https://docs.ollama.com/api-reference/show-model-details>.
 /// * The settings of llama.cpp's server, which has one model:
 ///   <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>.
-const LOCAL: [(&str, &str); 3] = [
-    ("organization_owner", "/api/v0/models"),
-    ("library", "/api/ps"),
-    ("llamacpp", "/props"),
+const LOCAL: [Place; 4] = [
+    Place::of("organization_owner", "/api/v0/models", false),
+    Place::of("library", "/api/ps", false),
+    Place::of("library", "/api/show", true),
+    Place::of("llamacpp", "/props", false),
 ];
 /// Where the last of these tells it.
 const PROPS_CONTEXT: &[&str] = &["default_generation_settings", "n_ctx"];
+/// The setting of a model of Ollama's that says with how much it is loaded.
+const NUM_CTX: &str = "num_ctx";
+/// What the name of the size ends with that a model of Ollama's was made for. It begins with that of its architecture.
+const MADE_FOR_END: &str = ".context_length";
 
 /// Why a server said nothing.
 #[derive(Debug, thiserror::Error)]
@@ -101,36 +122,61 @@ impl UpstreamClient {
     ) -> Result<Option<u32>, ListingError> {
         let url = beside(endpoint).ok_or(ListingError::Place)?;
         let root = local.then(|| root_of(&url)).flatten();
-        let list = self.read(url, headers).await?;
+        let list = self.read(url, headers, None).await?;
         let Some(entry) = entry(&list, model) else {
             return Ok(None);
         };
         if let Some(served) = context_in(entry, &SERVED) {
             return Ok(Some(served));
         }
+        let mut made_for = context_in(entry, &MADE_FOR);
         let owner = entry.get("owned_by").and_then(Value::as_str);
-        let place = LOCAL.iter().find(|(of, _)| Some(*of) == owner);
-        if let Some((root, (_, path))) = root.zip(place)
-            && let Ok(told) = self.read(at(&root, path), headers).await
-            && let Some(served) = served(&told, model)
-        {
-            return Ok(Some(served));
+        for place in LOCAL.iter().filter(|place| Some(place.owner) == owner) {
+            let Some(root) = &root else { break };
+            let named = place.names.then(|| json!({"model": model}).to_string());
+            let told = self.read(at(root, place.path), headers, named);
+            // A server of another version may not have the place.
+            let Ok(told) = told.await else { continue };
+            if let Some(served) = served(&told, model) {
+                return Ok(Some(served));
+            }
+            made_for = made_for.or_else(|| shown(&told));
         }
-        Ok(context_in(entry, &MADE_FOR))
+        Ok(made_for)
     }
 
-    async fn read(&self, url: Url, headers: &HeaderMap) -> Result<Value, ListingError> {
-        let body = tokio::time::timeout(ANSWER_TIMEOUT, self.fetch(url, headers));
-        let body = body.await.map_err(|_| ListingError::Late)??;
-        serde_json::from_slice(&body).map_err(|_| ListingError::Form)
+    /// Asks a question, with a body if it has one.
+    async fn read(
+        &self,
+        url: Url,
+        headers: &HeaderMap,
+        body: Option<String>,
+    ) -> Result<Value, ListingError> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.fetch(url, headers, body));
+        let answer = answer.await.map_err(|_| ListingError::Late)??;
+        serde_json::from_slice(&answer).map_err(|_| ListingError::Form)
     }
 
-    async fn fetch(&self, url: Url, headers: &HeaderMap) -> Result<Bytes, ListingError> {
+    async fn fetch(
+        &self,
+        url: Url,
+        headers: &HeaderMap,
+        body: Option<String>,
+    ) -> Result<Bytes, ListingError> {
+        let mut headers = asking(headers.clone());
+        let method = match &body {
+            None => Method::GET,
+            Some(_) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                Method::POST
+            }
+        };
+        let body = body.map(|body| Rope::from(Bytes::from(body)));
         let outbound = Outbound {
-            method: Method::GET,
+            method,
             url,
-            headers: asking(headers.clone()),
-            payload: Payload::Whole(Rope::default()),
+            headers,
+            payload: Payload::Whole(body.unwrap_or_default()),
         };
         let response = self.attempt(outbound).await?;
         if response.status() != http::StatusCode::OK {
@@ -209,22 +255,42 @@ fn entry<'a>(list: &'a Value, model: &str) -> Option<&'a Value> {
 /// What a local server tells of a model at a place of its own.
 fn served(told: &Value, model: &str) -> Option<u32> {
     let listed = || context_in(entry(told, model)?, &SERVED);
-    listed().or_else(|| context_in(told, &[PROPS_CONTEXT]))
+    let set = || size(set_context(told.get("parameters")?.as_str()?)?);
+    listed()
+        .or_else(|| context_in(told, &[PROPS_CONTEXT]))
+        .or_else(set)
+}
+
+/// The size with which a model is loaded, as its settings say, one in each line: a name and a value.
+fn set_context(settings: &str) -> Option<u64> {
+    let mut settings = settings.lines().map(str::split_whitespace);
+    let mut setting =
+        settings.find_map(|mut line| (line.next() == Some(NUM_CTX)).then_some(line))?;
+    setting.next()?.parse().ok()
+}
+
+/// The size that a model was made for, as Ollama shows it.
+fn shown(told: &Value) -> Option<u32> {
+    let mut facts = told.get("model_info")?.as_object()?.iter();
+    let (_, context) = facts.find(|(name, _)| name.ends_with(MADE_FOR_END))?;
+    size(context.as_u64()?)
 }
 
 /// The first size that stands at one of these places.
 fn context_in(told: &Value, places: &[&[&str]]) -> Option<u32> {
     places.iter().find_map(|path| {
         let found = path.iter().try_fold(told, |value, key| value.get(key))?;
-        let tokens = u32::try_from(found.as_u64()?).ok()?;
-        Some(tokens).filter(|tokens| *tokens >= MIN_WINDOW)
+        size(found.as_u64()?)
     })
+}
+
+fn size(tokens: u64) -> Option<u32> {
+    let tokens = u32::try_from(tokens).ok()?;
+    Some(tokens).filter(|tokens| *tokens >= MIN_WINDOW)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -287,6 +353,36 @@ mod tests {
             let places = [&SERVED[..], &MADE_FOR[..]].concat();
             let found = found.and_then(|found| context_in(found, &places));
             assert_eq!(found, context, "{list}");
+        }
+    }
+
+    #[test]
+    fn what_ollama_shows_of_a_model_says_how_it_is_loaded_and_what_it_was_made_for() {
+        let info = json!({"general.architecture": "llama", "llama.rope.scaling.original_context_length": 8_192,
+            "llama.context_length": 131_072, "llama.embedding_length": 4_096});
+        let parameters =
+            "stop                           \"<|end|>\"\nnum_ctx                        16384\n";
+        for (told, loaded, made_for) in [
+            (
+                json!({"parameters": parameters, "model_info": info}),
+                Some(16_384),
+                Some(131_072),
+            ),
+            (
+                json!({"parameters": "temperature 1", "model_info": info}),
+                None,
+                Some(131_072),
+            ),
+            (json!({"parameters": "num_ctx 0"}), None, None),
+            (json!({"parameters": "num_ctx"}), None, None),
+            (json!({"parameters": 7, "model_info": []}), None, None),
+            (json!({"error": "model 'm' not found"}), None, None),
+        ] {
+            assert_eq!(
+                (served(&told, "m"), shown(&told)),
+                (loaded, made_for),
+                "{told}"
+            );
         }
     }
 

@@ -278,7 +278,7 @@ async fn only_what_is_not_known_is_asked_and_only_where_a_turn_went_well() {
 /// A server of its own kind: what it answers at these places, and the most that it takes.
 async fn serving(told: Vec<(&'static str, Value)>, most: usize) -> Lenient {
     Lenient::judging(move |before, request| {
-        if request.body.is_empty() {
+        if request.path != "/v1/chat/completions" {
             let told = told.iter().find(|(path, _)| *path == request.path);
             return told.map_or_else(
                 || answered(404, json!({"error": {"message": "none"}})),
@@ -326,6 +326,35 @@ async fn local_servers_are_believed_before_the_table() {
                 json!({"models": [{"name": "gpt-4:latest", "context_length": 12_288}]}),
             ),
         ],
+        // Of another version, which does not say in its list how it loaded the model.
+        vec![
+            ("/v1/models", owned("library")),
+            ("/api/ps", json!({"models": [{"name": "gpt-4:latest"}]})),
+            (
+                "/api/show",
+                json!({"parameters": "temperature 0\nnum_ctx   12288", "model_info": {"llama.context_length": 131_072}}),
+            ),
+        ],
+        // Nothing is loaded any more, and it is loaded as it was made.
+        vec![
+            ("/v1/models", owned("library")),
+            (
+                "/api/show",
+                json!({"model_info": {"llama.context_length": 12_288}}),
+            ),
+        ],
+        // What is loaded beats what the model could do.
+        vec![
+            ("/v1/models", owned("library")),
+            (
+                "/api/ps",
+                json!({"models": [{"name": "gpt-4:latest", "context_length": 12_288}]}),
+            ),
+            (
+                "/api/show",
+                json!({"parameters": "num_ctx 65536", "model_info": {"llama.context_length": 131_072}}),
+            ),
+        ],
         vec![
             (
                 "/v1/models",
@@ -348,6 +377,14 @@ async fn local_servers_are_believed_before_the_table() {
         let (largest, _) = largest(&mut agent).await;
         // The table says 8,192.
         assert!((9_000..=11_520).contains(&largest), "{case}: {largest}");
+        let asked = upstream.seen();
+        let mut shows = asked.iter().filter(|seen| seen.path == "/api/show");
+        if let Some(show) = shows.next() {
+            assert_eq!(show.value(), json!({"model": "gpt-4"}));
+            assert_eq!(show.headers["authorization"], "Bearer k");
+            assert_eq!(show.headers["content-type"], "application/json");
+            assert_eq!(shows.count(), 0, "{case}");
+        }
     }
 }
 

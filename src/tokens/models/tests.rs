@@ -406,6 +406,27 @@ const TOO_LONG: &[(&str, Option<u32>)] = &[
         Some(262_144),
     ),
     (
+        r#"{"error":"Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input"}"#,
+        Some(4_096),
+    ),
+    (
+        r#"{"error":"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 10247 >= n_ctx: 4096). Try to load the model with a larger context length, or provide a shorter prompt."}"#,
+        Some(4_096),
+    ),
+    (
+        r#"{"error":{"message":"Prompt too long: 41911 tokens exceeds max context window of 32768 tokens"}}"#,
+        Some(32_768),
+    ),
+    (
+        r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 1512. Given: 1000 `inputs` tokens and 1024 `max_new_tokens`","error_type":"validation"}"#,
+        Some(1_512),
+    ),
+    (
+        r#"{"error":"Input validation error: `inputs` must have less than 1024 tokens. Given: 1872","error_type":"validation"}"#,
+        Some(1_024),
+    ),
+    (r#"{"error":"Context size has been exceeded."}"#, None),
+    (
         r#"{"error":{"message":"Please reduce the length of the messages or completion."}}"#,
         None,
     ),
