@@ -99,8 +99,22 @@ export function stoppedAbove(passes) {
 /** What a session that is only watched has to say first. */
 const Watched = () => html`<div class="ins" role="note"><${Icon} n="warn" s=${15}/><div><b>Only observed: nothing was evicted, and nothing was saved.</b> Every request was sent as it came. Views, passes, evictions and savings on this page are what managing would have come to.</div></div>`;
 
+/** What a server that cuts prompts does not say itself. @param {{ d: Data, at: number }} props */
+function Cuts({ d, at }) {
+  const { turns } = d;
+  const first = turns.cut.findIndex((cut) => known(cut));
+  return html`<div class="ins bad" role="note"><${Icon} n="warn" s=${15}/><div><b>Your server cut the prompt at ${full(at)} tokens, and did not say so.</b> The model did not see all of what it was sent before turn ${turns.turn[first]}; since then every view stays below that.
+    If the model can take more, load it with a larger context: <code>OLLAMA_CONTEXT_LENGTH</code> or <code>num_ctx</code> in Ollama, Context Length in LM Studio.</div></div>`;
+}
+
 /** @param {{ d: Data }} props */
 function Warnings({ d }) {
+  const cut = d.turns.cut.at(-1);
+  return html`${known(cut) ? html`<${Cuts} d=${d} at=${cut}/>` : null}<${Lines} d=${d}/>`;
+}
+
+/** @param {{ d: Data }} props */
+function Lines({ d }) {
   const { session, turns } = d;
   const over = turns.over.findIndex((o) => o === true);
   const above = stoppedAbove(session.passes);

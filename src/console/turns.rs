@@ -48,7 +48,7 @@ pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value,
 }
 
 /// The columns.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "turn",
     "ended",
     "model",
@@ -65,6 +65,7 @@ const FIELDS: [&str; 17] = [
     "account",
     "request_ids",
     "fail_open",
+    "cut",
     "missed",
 ];
 
@@ -112,6 +113,7 @@ pub fn one(entry: &PathEntry) -> Value {
         "account": entry.account().as_ref().map(money::of_turn),
         "request_ids": facts.map(named).unwrap_or_default(),
         "fail_open": facts.and_then(|facts| facts.fail_open.clone()),
+        "cut": facts.and_then(|facts| facts.cut),
         "missed": entry.missed().map(|(tokens, cache)| missed(tokens, cache)),
     })
 }

@@ -44,6 +44,9 @@ pub struct TurnFacts {
     /// The stage whose failure the turn survived.
     #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
     pub fail_open: Option<String>,
+    /// At how many tokens the upstream was known to cut prompts without a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<u32>,
     /// What the turn cost. None if that was not known when the record was written: what came later
     /// stands with the late report. Of a watched turn it is what the turn would have cost as a managed
     /// one, so `whole` and `client` are what was really paid and sent.
@@ -358,6 +361,7 @@ pub(super) mod tests {
             first_us: Some(11_600),
             request_ids: vec!["req_1".to_owned()],
             fail_open: Some("record".to_owned()),
+            cut: None,
             account: Some(account()),
             sums: Some(sums()),
             branch: None,

@@ -88,6 +88,7 @@ pub(super) fn terms(
     // Whatever the conversation began with, the mode was decided before its body was read.
     terms.mode = settings.mode(overrides, asked.envelope());
     terms.vendor = is_vendor(app, request.dialect);
+    terms.cut = family.cut;
     let told =
         request.dialect.is_diagnosed() && matches!(family.cache, CacheModel::Breakpoints { .. });
     terms.diagnoses &= terms.mode == Mode::Manage && terms.vendor && told;

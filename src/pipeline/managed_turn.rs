@@ -36,7 +36,7 @@ use crate::tokens::Family;
 use crate::turn::ending::{self, Ending};
 use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{MiddleError, Prepared, TurnState};
-use crate::turn::{Mode, Unmet};
+use crate::turn::{Mode, Unmet, silent_cut};
 use crate::upstream::{self, Outbound, Payload};
 
 /// What the client reads if a turn ended at the bound on hops and nothing else was said.
@@ -103,6 +103,30 @@ impl ManagedTurn {
         self.reporter.ended(answer, said);
         if answer.id.is_some() {
             self.state.answered.clone_from(&answer.id);
+        }
+        if let Some(usage) = answer.usage
+            && let Some(size) = silent_cut::seen(&self.state, &self.prepared, usage)
+        {
+            self.note_cut(app, size);
+        }
+    }
+
+    /// Notes that the upstream's reports stay at a size while what it is sent grows. If that is the size of a window, it
+    /// cuts prompts there, and the next views stay below it.
+    fn note_cut(&mut self, app: &App, size: u64) {
+        let model = self.state.request.model.as_str();
+        let table = app.models.family(model);
+        let Some(cut) = app.windows.cut(self.place.tenant, (model, table), size) else {
+            return;
+        };
+        self.reporter.cut(cut.at);
+        if cut.is_new {
+            tracing::warn!(
+                model,
+                at = cut.at,
+                "the upstream cuts prompts at so many tokens without a word, so the model does not see all of what it is \
+                 sent; views for the model stay below that until the next start; load it with a larger context if it can take one"
+            );
         }
     }
 

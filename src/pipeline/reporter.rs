@@ -112,6 +112,11 @@ impl Reporter {
         self.report.learned = self.report.learned.or(edits);
     }
 
+    /// Notes that the upstream was seen to cut the turn's prompt at so many tokens.
+    pub(super) fn cut(&mut self, at: u32) {
+        (self.report.cut, self.report.was_cut) = (Some(at), true);
+    }
+
     /// Notes how much is known about a watched turn.
     pub(super) fn projection(&mut self, projection: Projection) {
         self.report.projection = Some(projection);
@@ -166,6 +171,7 @@ impl Reporter {
         self.ledger.prepared(state, prepared);
         self.report.number = u64::from(state.path.next_turn());
         self.report.profile.clone_from(&state.terms.profile);
+        self.report.cut = self.report.cut.or(state.terms.cut);
         // A watched turn commits no pass and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;
         let committed = prepared.pass.as_ref().filter(|_| managed);
@@ -419,6 +425,7 @@ impl Reporter {
             first_us: report.first_token.map(micros),
             request_ids: ids.collect(),
             fail_open: report.fail_open.map(|stage| stage.name().to_owned()),
+            cut: report.cut,
             account: self.ledger.is_heard().then(|| self.cost()).flatten(),
             branch: None,
             sums: None,

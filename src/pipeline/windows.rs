@@ -1,6 +1,6 @@
-//! How much models take, as their upstream says: when it is asked, and when it refuses a prompt as too long. Owns when
-//! to ask, and keeps what was said in memory until the process ends. No turn ever waits for an answer, and none passes
-//! from one tenant to another.
+//! How much models take, as their upstream says: when it is asked, when it refuses a prompt as too long, and when it cuts
+//! one without a word. Owns when to ask, and keeps what was said in memory until the process ends. No turn ever waits for
+//! an answer, and none passes from one tenant to another.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use reqwest::Url;
 use crate::model::TenantId;
 use crate::record::Serves;
 use crate::tokens::Family;
+use crate::turn::silent_cut;
 use crate::upstream::{ListingError, MIN_WINDOW, UpstreamClient};
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
@@ -33,16 +34,27 @@ struct Said {
     asked: Option<u64>,
     /// The size of the context, as its last readable answer says.
     context: Option<u32>,
-    /// The least size that a refusal has named.
+    /// The least size that a refusal has named, or at which a prompt was cut.
     refused: Option<Limit>,
 }
 
-/// The size that a refusal names.
+/// The size that a refusal names, or at which prompts are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     size: u32,
     /// Whether it is that of prompt and answer together. If not, it is the prompt's.
     whole: bool,
+    /// Whether prompts are cut there without a word.
+    cut: bool,
+}
+
+/// That prompts are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// At how many tokens.
+    pub at: u32,
+    /// Whether that was not known.
+    pub is_new: bool,
 }
 
 /// What upstreams said about their models.
@@ -92,10 +104,15 @@ impl Windows {
                 ..family
             },
         };
+        let cut = said.refused.filter(|limit| limit.cut);
+        let family = Family {
+            cut: cut.map(|limit| limit.size),
+            ..family
+        };
         // Whatever is said elsewhere, more was refused.
         let takes = family.window.or(family.context);
         match said.refused {
-            Some(Limit { size, whole }) if takes.is_none_or(|takes| takes > size) => Family {
+            Some(Limit { size, whole, .. }) if takes.is_none_or(|takes| takes > size) => Family {
                 window: Some(size).filter(|_| !whole),
                 context: Some(size).filter(|_| whole),
                 ..family
@@ -110,9 +127,54 @@ impl Windows {
         if size >= MIN_WINDOW {
             self.note(key(tenant, model), |said| {
                 let least = said.refused.filter(|least| least.size <= size);
-                said.refused = least.or(Some(Limit { size, whole }));
+                let cut = false;
+                said.refused = least.or(Some(Limit { size, whole, cut }));
             });
         }
+    }
+
+    /// Notes the size at which the upstream's reports stay while prompts grow. If that is the size of a window, or half of
+    /// it, prompts are cut there. It then is a limit as one that a refusal names, of prompt and answer together: servers
+    /// that cut keep both in one context. `None` if it is no such size, or if the upstream is a vendor, who refuses.
+    pub(super) fn cut(
+        &self,
+        tenant: TenantId,
+        (model, table): (&str, &Family),
+        size: u64,
+    ) -> Option<Cut> {
+        let size = u32::try_from(size)
+            .ok()
+            .filter(|size| *size >= MIN_WINDOW)?;
+        if self.serves == Serves::Own {
+            return None;
+        }
+        let mut cut = None;
+        self.note(key(tenant, model), |said| {
+            let refused = said.refused.map(|limit| limit.size);
+            let stated = [table.window, table.context, said.context, refused];
+            if !is_windows(size, stated.into_iter().flatten()) {
+                return;
+            }
+            let known = |limit: &Limit| limit.cut && is_near(size, limit.size);
+            let is_new = !said.refused.as_ref().is_some_and(known);
+            if is_new {
+                let least = said
+                    .refused
+                    .filter(|least| !least.cut && least.size <= size);
+                let whole = least.is_none_or(|least| least.whole);
+                let size = least.map_or(size, |least| least.size);
+                said.refused = Some(Limit {
+                    size,
+                    whole,
+                    cut: true,
+                });
+            }
+            cut = said.refused.map(|limit| Cut {
+                at: limit.size,
+                is_new,
+            });
+        });
+        cut
     }
 
     /// Takes in what the upstream answered. A model that was loaded anew with more takes more.
@@ -191,6 +253,20 @@ impl Windows {
     }
 }
 
+/// Whether a size is that of a window, or half of it, because some servers keep so much of a prompt. Where nobody states
+/// one it is a power of two: what servers that cut load by themselves (2,048 and 4,096 tokens; 32,768 and 262,144 with
+/// more memory), and nearly always what people set.
+fn is_windows(size: u32, mut stated: impl Iterator<Item = u32>) -> bool {
+    let stated = stated.any(|window| is_near(size, window) || is_near(size, window / 2));
+    // From 1,024 to 1,048,576.
+    stated || (10..=20).any(|bits| is_near(size, 1 << bits))
+}
+
+/// Whether a size is this one. A server may set a few tokens apart.
+fn is_near(size: u32, window: u32) -> bool {
+    silent_cut::stays(size.into(), window.into())
+}
+
 fn key(tenant: TenantId, model: &str) -> ModelKey {
     (tenant, model.chars().take(NAME_CHARS).collect())
 }
@@ -266,6 +342,44 @@ mod tests {
         assert_eq!(takes(&windows, ONE, "m"), (None, Some(4_096)));
         says(&windows, "m", 32_768);
         assert_eq!(takes(&windows, ONE, "m"), (None, Some(32_768)));
+    }
+
+    #[test]
+    fn a_size_at_which_prompts_are_cut_holds_as_one_that_was_refused() {
+        let windows = Windows::new(true, Serves::Anything);
+        let nobody = Family::default();
+        let cut = |size| windows.cut(ONE, ("m", &nobody), size);
+        let at = |at, is_new| Some(Cut { at, is_new });
+        // No window has such a size, unless somebody says so.
+        for size in [0, 512, 5_000, 12_288, 6_144] {
+            assert_eq!(cut(size), None, "{size}");
+        }
+        says(&windows, "m", 12_288);
+        assert_eq!(cut(6_146), at(6_146, true));
+        assert_eq!(cut(6_144), at(6_146, false));
+        assert_eq!(takes(&windows, ONE, "m"), (None, Some(6_146)));
+        let told = |model| windows.told(Family::default(), ONE, model).cut;
+        assert_eq!((told("m"), told("n")), (Some(6_146), None));
+        // The model was loaded anew.
+        says(&windows, "m", 32_768);
+        assert_eq!(
+            (told("m"), takes(&windows, ONE, "m").1),
+            (None, Some(32_768))
+        );
+        assert_eq!(cut(16_387), at(16_387, true));
+        assert_eq!(cut(32_760), at(32_760, true));
+        // A refusal has named less.
+        windows.refused(ONE, "m", 8_192, false);
+        assert_eq!(cut(16_380), at(8_192, true));
+        // What a table says is a window, too.
+        let table = Family {
+            window: Some(20_000),
+            ..Family::default()
+        };
+        assert_eq!(windows.cut(ONE, ("t", &table), 10_001), at(10_001, true));
+        // A vendor refuses what is too long.
+        let windows = Windows::new(true, Serves::Own);
+        assert_eq!(windows.cut(ONE, ("m", &nobody), 4_096), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const PARTITIONS: HeaderName = HeaderName::from_static("x-plimsoll-partitions");
 const BUDGET: HeaderName = HeaderName::from_static("x-plimsoll-budget");
 /// What keeps a view above its budget: parts in tokens, under names of a closed set.
 const PINNED: HeaderName = HeaderName::from_static("x-plimsoll-pinned");
+/// At how many tokens the upstream is known to cut prompts without a word.
+const CUT: HeaderName = HeaderName::from_static("x-plimsoll-cut");
 const OVERHEAD: HeaderName = HeaderName::from_static("x-plimsoll-overhead-ms");
 /// The stage that failed, if the client's own bytes were forwarded for that reason.
 pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open");
@@ -62,6 +64,9 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
         headers.insert(LOOP, turn.repetition.times.into());
     }
     pin_header(&turn.pins, &mut headers);
+    if let Some(at) = turn.cut {
+        headers.insert(CUT, at.into());
+    }
     if let Some(why) = turn.unmanaged {
         headers.insert(UNMANAGED, HeaderValue::from_static(why.name()));
     }
@@ -155,6 +160,7 @@ mod tests {
         turn.overhead
             .add(Phase::Parse, Duration::from_micros(1_234));
         turn.fail_open = Some(FailedStage::Store);
+        turn.cut = Some(4_096);
         let headers = response_headers(&turn);
         let expect = [
             ("x-plimsoll-session", "0123456789abcdef"),
@@ -166,6 +172,7 @@ mod tests {
             ("x-plimsoll-budget", "met"),
             ("x-plimsoll-overhead-ms", "1.234"),
             ("x-plimsoll-fail-open", "store"),
+            ("x-plimsoll-cut", "4096"),
         ];
         for (name, value) in expect {
             assert_eq!(

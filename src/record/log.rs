@@ -89,6 +89,7 @@ macro_rules! turn_event {
             abort_side = turn.abort.map(|abort| abort.side.name()),
             abort_phase = turn.abort.map(|abort| abort.phase.name()),
             fail_open = turn.fail_open.map(FailedStage::name),
+            cut_at = turn.cut,
             unrecorded = turn.unrecorded.map(Unrecorded::name),
             overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
             first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),

@@ -93,6 +93,10 @@ pub struct TurnReport {
     pub learned: Edits,
     /// The stage whose failure caused the client's own bytes to be sent.
     pub fail_open: Option<FailedStage>,
+    /// At how many tokens the upstream is known to cut prompts without a word.
+    pub cut: Option<u32>,
+    /// Whether this turn's prompt was seen to be cut.
+    pub was_cut: bool,
     /// Why the turn's record was not durable when the answer ended. The turn was served as it should be.
     pub unrecorded: Option<Unrecorded>,
     /// What the turn cost, and what the client's own request would have cost. `None` if the upstream
@@ -149,6 +153,8 @@ impl TurnReport {
             one_call: false,
             learned: Edits::default(),
             fail_open: None,
+            cut: None,
+            was_cut: false,
             unrecorded: None,
             ledger: None,
             cache: CacheFacts::default(),

@@ -39,6 +39,7 @@ mod recall;
 mod renamed;
 mod rungs;
 mod settings;
+pub mod silent_cut;
 pub mod sizes;
 pub mod state;
 pub mod text_results;

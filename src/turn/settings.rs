@@ -310,6 +310,8 @@ pub struct Terms {
     pub uncached: Uncached,
     /// Whether the upstream is the vendor of the request's dialect.
     pub vendor: bool,
+    /// At how many tokens the upstream is known to cut prompts without a word.
+    pub cut: Option<u32>,
     /// Whether the upstream may be asked why its cache missed.
     pub diagnoses: bool,
     /// Edits that its views do without, because the upstream refuses them.
@@ -394,6 +396,7 @@ impl Terms {
             breakpoints: settings.cache.breakpoints,
             uncached: settings.cache.none,
             vendor: false,
+            cut: None,
             diagnoses: settings.cache.diagnose == Diagnose::AfterMiss,
             without: Edits::default(),
             thoughts: budget.thoughts,

@@ -17,7 +17,7 @@ TENANTS = {name: f"{at:x}" * 32 for at, name in ((0xD, "dev"), (0xB, "bench"), (
 MARKS = {"l": "live", "c": "clipped", "m": "masked", "r": "removed"}
 AGES = [0, 0, 4, 6, 11, 9, 32, 48, 60, 70, 120, 130, 190]
 COLUMNS = (
-    "turn ended model in out tau floor over hops passes recalled own_ms first_ms account request_ids fail_open missed"
+    "turn ended model in out tau floor over hops passes recalled own_ms first_ms account request_ids fail_open cut missed"
 ).split()
 
 
@@ -127,6 +127,7 @@ def turn_of(row, cells, before):
         "account": accounts(usd, 1),
         "request_ids": [f"req_a2b41b{cells['rid']}"] * len(hops),
         "fail_open": None,
+        "cut": None,
         "missed": None,
     }
 
@@ -268,6 +269,7 @@ def plain_detail(row):
                 "account": None,
                 "request_ids": [None],
                 "fail_open": None,
+                "cut": None,
                 "missed": None,
                     }
         )

@@ -91,6 +91,7 @@ mod series;
 mod setup;
 mod shared_store;
 mod silences;
+mod silent_cuts;
 mod stalls;
 mod stderr;
 mod stores;

@@ -91,13 +91,8 @@ impl Families {
     pub fn register() -> Result<Self, Error> {
         let registrar = Registrar(Registry::new());
         let r = &registrar;
-        let version = env!("CARGO_PKG_VERSION");
-        r.fact(
-            "build_info",
-            "1, labelled with what runs",
-            "version",
-            version,
-        )?;
+        let (what, version) = ("1, labelled with what runs", env!("CARGO_PKG_VERSION"));
+        r.fact("build_info", what, "version", version)?;
         log_lines_lost(r)?;
         Ok(Self {
             http: HttpMetrics::register(r)?,
@@ -190,6 +185,7 @@ pub(super) struct UpstreamMetrics {
     pub duration: Histogram,
     pub retries: Each<RetryReason, IntCounter>,
     pub learned: Each<EditKind, IntCounter>,
+    pub cut_prompts: IntCounter,
     pub tokens: IntCounterVec,
     pub estimate_ratio: Histogram,
     pub cache_hit_ratio: Histogram,
@@ -220,6 +216,10 @@ impl UpstreamMetrics {
                 "Kinds of edits that the upstream was found to refuse for a tenant's model; its \
                  views go without them from then on",
                 "kind",
+            )?,
+            cut_prompts: r.counter(
+                "cut_prompts_total",
+                "Turns whose prompt the upstream was seen to cut without a word",
             )?,
             tokens: r.open(
                 "tokens_total",

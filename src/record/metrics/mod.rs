@@ -282,6 +282,7 @@ impl Metrics {
         for kind in turn.learned.iter() {
             f.upstream.learned.at(kind).inc();
         }
+        f.upstream.cut_prompts.inc_by(u64::from(turn.was_cut));
         if let Some(Abort { side, phase }) = turn.abort {
             f.http.stream_aborts.at(side, phase).inc();
         }

@@ -44,6 +44,7 @@ const CONVENTIONS: &[(&str, &str, &[&str])] = &[
     ("overhead_seconds", "histogram", &["phase"]),
     ("retries_total", "counter", &["reason"]),
     ("rules_learned_total", "counter", &["kind"]),
+    ("cut_prompts_total", "counter", &[]),
     ("stream_aborts_total", "counter", &["phase", "side"]),
     ("tokens_total", "counter", &["model", "type"]),
     ("context_tokens", "histogram", &["stage"]),
@@ -277,6 +278,7 @@ fn all_kinds() -> Vec<TurnReport> {
         with(&|turn| turn.guided = Some(reason));
     }
     with(&|turn| turn.learned = EditKind::ALL.into_iter().collect());
+    with(&|turn| turn.was_cut = true);
     for projection in Projection::ALL {
         with(&|turn| {
             (turn.projection, turn.projected) = (Some(projection), turn.ledger);

@@ -61,6 +61,8 @@ pub struct Family {
     pub window: Option<u32>,
     /// How many tokens prompt and answer may have together, if only that is known.
     pub context: Option<u32>,
+    /// At how many tokens its server was seen to cut prompts without a word. No table says this.
+    pub cut: Option<u32>,
     /// What its tokens cost.
     pub prices: Prices,
     /// How its provider caches prompts.
@@ -83,6 +85,7 @@ impl Default for Family {
             encoding: Encoding::default(),
             window: None,
             context: None,
+            cut: None,
             prices: Prices::default(),
             cache: CacheModel::default(),
             reasoning_back: ReasoningBack::None,

@@ -167,6 +167,7 @@ fn family(raw: RawFamily, caches: &BTreeMap<String, RawCacheModel>) -> Result<Fa
             .map_or_else(Encoding::default, RawEncoding::meaning),
         window: raw.window,
         context: raw.context,
+        cut: None,
         prices: Prices {
             hour_write,
             ..prices

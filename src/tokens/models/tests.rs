@@ -236,6 +236,7 @@ fn a_users_table_wins() {
             encoding: Encoding::Cl100k,
             window: Some(32_000),
             context: None,
+            cut: None,
             prices: Prices {
                 plain: 1.0,
                 read: 0.5,

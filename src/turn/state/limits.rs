@@ -2,19 +2,26 @@
 
 use super::{HopContext, TurnState};
 use crate::commit::{self, Growth};
-use crate::model::Role;
+use crate::model::{Role, Usage};
 use crate::policy::Target;
 use crate::session::path::{PathEntry, REPORTS};
 use crate::session::transcript::Transcript;
 use crate::tokens::calibrate;
+use crate::turn::silent_cut;
 
 impl TurnState {
     /// The ratio of reported to counted tokens of the newest hop on the path with a report. Hops of
-    /// this turn don't count, so that the first hop and its retry agree.
+    /// this turn don't count, so that the first hop and its retry agree. Nor does the report of a prompt
+    /// that the upstream cut: it says how much was left, and the ratio would call every view too small.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        let mut newest = self.path.entries.iter().rev().take(REPORTS);
-        let (reported, estimate) = newest.find_map(PathEntry::told).unwrap_or_default();
+        let newest = self.path.entries.iter().rev().take(REPORTS);
+        let whole = |(reported, _): &(Usage, u64)| {
+            let cut = self.terms.cut.map(u64::from);
+            cut.is_none_or(|cut| !silent_cut::stays(reported.prompt, cut))
+        };
+        let mut told = newest.filter_map(PathEntry::told);
+        let (reported, estimate) = told.find(whole).unwrap_or_default();
         calibrate::ratio(reported.prompt, estimate)
     }
 
