@@ -114,6 +114,7 @@ impl Middle {
                 shapes: &shapes,
                 heads: &heads,
                 bare: &|_| None,
+                writes: &|_, _, _| false,
             },
         );
         let path = path.unwrap();
