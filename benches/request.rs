@@ -113,8 +113,7 @@ impl Middle {
                 scope: &scope,
                 shapes: &shapes,
                 heads: &heads,
-                bare: &|_| None,
-                writes: &|_, _, _| false,
+                text: &|_| None,
             },
         );
         let path = path.unwrap();

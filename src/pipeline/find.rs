@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use crate::dialect::edit;
 use crate::history::{FindError, Reads, load, record};
 use crate::model::caches::{MEMORY, bounded, entry};
 use crate::model::{
@@ -27,6 +28,9 @@ const NEWEST_ANSWERS: usize = 64;
 /// How many records of one key are read. Some providers give the same id to all calls, and some
 /// clients say the same in many sessions: every request would otherwise read all of these records.
 const RECORDS_PER_KEY: usize = 64;
+/// An answer of more calls, or a longer text, is not looked at for calls that are written in it.
+const WRITTEN_CALLS: usize = 32;
+const WRITTEN_BYTES: usize = 256 << 10;
 /// The number of entries from which on only the two newest paths of a branch are remembered. Each
 /// turn has its own path, and a path is weighed with all its records, because it may be the last to
 /// hold them. A session would therefore weigh the square of its length. Short paths stay, because
@@ -160,10 +164,8 @@ pub struct PathQuery<'a> {
     pub shapes: &'a [Arc<Shape>],
     /// The head of each prefix of the messages.
     pub heads: &'a [Head],
-    /// Returns the digest of an assistant message's text without white space.
-    pub bare: &'a dyn Fn(usize) -> Option<Digest>,
-    /// Whether the text of an assistant message names a call: its id and its tool.
-    pub writes: &'a dyn Fn(usize, &CallId, &str) -> bool,
+    /// Returns the text of an assistant message.
+    pub text: &'a dyn Fn(usize) -> Option<String>,
 }
 
 impl PathQuery<'_> {
@@ -174,14 +176,16 @@ impl PathQuery<'_> {
             .filter(|(_, shape)| shape.role == Role::Assistant)
             .map(|(at, _)| at)
     }
+}
 
-    /// Whether the message at `at` has the calls of a record's answer in its text, as agents send them back that keep
-    /// calls as text.
-    fn is_written(&self, at: usize, record: &TurnRecord) -> bool {
-        let plain = self.shapes.get(at).is_some_and(|one| one.calls.is_empty());
-        let named = |(id, name): &(CallId, String)| !id.0.is_empty() && (self.writes)(at, id, name);
-        plain && !record.calls.is_empty() && record.calls.iter().all(named)
-    }
+/// Whether a text has the calls of a record's answer in it, as agents send them back that keep calls as text.
+fn is_written(text: &str, record: &TurnRecord) -> bool {
+    let named = |(id, name): &(CallId, String)| {
+        !id.0.is_empty() && text.contains(&id.0) && text.contains(name)
+    };
+    // Each call is looked for by itself.
+    let few = (1..=WRITTEN_CALLS).contains(&record.calls.len()) && text.len() <= WRITTEN_BYTES;
+    few && record.calls.iter().all(named)
 }
 
 /// The path behind a request, if memory alone knows it. It nearly always does: the newest head of a
@@ -471,14 +475,20 @@ fn tie(
     // The lowest turn wins, and then the lowest id, so that all replicas agree.
     known.sort_by_key(|(id, record)| (record.turn, *id));
     known.dedup_by_key(|(id, _)| *id);
-    let visible = request.shapes.get(at).map(|shape| shape.canonical);
-    let bare = (request.bare)(at);
+    let shape = request.shapes.get(at);
+    let visible = shape.map(|shape| shape.canonical);
+    let text = (request.text)(at);
+    let bare = text.as_deref().map(edit::bare);
     let alike = |record: &TurnRecord| Some(record.bare) == bare;
     // Records beyond the limit were not read, and one of them may have the same text.
     let alone = known.iter().filter(|(_, record)| alike(record)).count() == 1;
     let all = ids.len() <= RECORDS_PER_KEY;
     let only = alone && all;
-    let written = |record: &TurnRecord| request.is_written(at, record);
+    let plain = text.filter(|_| shape.is_some_and(|shape| shape.calls.is_empty()));
+    let written = |record: &TurnRecord| {
+        let text = plain.as_deref();
+        text.is_some_and(|text| is_written(text, record))
+    };
     let writer = known.iter().filter(|(_, record)| written(record)).count() == 1 && all;
     for (id, record) in &known {
         let same = Some(record.visible) == visible;

@@ -22,7 +22,6 @@ use super::request::{TurnRequest, Untouched};
 use super::standing::{is_proven, trust};
 use super::while_down::Failing;
 use crate::dialect::Purpose;
-use crate::dialect::edit::bare;
 use crate::dialect::request::{Lost, Request};
 use crate::history::{Patience, Reads};
 use crate::model::{EditKind, Head, Role, Shape, raw};
@@ -465,10 +464,7 @@ impl CountedRequest {
             scope: &self.place.keys,
             shapes: &self.shapes,
             heads: &self.heads,
-            bare: &|at| text(at).map(|text| bare(&text)),
-            writes: &|at, id, name| {
-                text(at).is_some_and(|text| text.contains(&id.0) && text.contains(name))
-            },
+            text: &text,
         })
     }
 

@@ -109,8 +109,7 @@ fn find(
         scope: &Scope::default(),
         shapes,
         heads: &heads,
-        bare: &|_| None,
-        writes: &|_, _, _| false,
+        text: &|_| None,
     };
     let found = locate(&reads, &Paths::default(), &request);
     (found.map(|path| path.covered()), read.get())
