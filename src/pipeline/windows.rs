@@ -134,8 +134,8 @@ impl Windows {
     }
 
     /// Notes the size at which the upstream's reports stay while prompts grow. If that is the size of a window, or half of
-    /// it, prompts are cut there. It then is a limit as one that a refusal names, of prompt and answer together: servers
-    /// that cut keep both in one context. `None` if it is no such size, or if the upstream is a vendor, who refuses.
+    /// it, prompts are cut there. It then is a limit as one that a refusal names: of prompt and answer together, which
+    /// such servers keep in one context, or of the prompt alone where it is half of that. `None` if it is no such size, or if the upstream is a vendor, who refuses.
     pub(super) fn cut(
         &self,
         tenant: TenantId,
@@ -152,16 +152,17 @@ impl Windows {
         self.note(key(tenant, model), |said| {
             let refused = said.refused.map(|limit| limit.size);
             let stated = [table.window, table.context, said.context, refused];
-            if !is_windows(size, stated.into_iter().flatten()) {
+            let Some(of) = cut_of(size, stated.into_iter().flatten()) else {
                 return;
-            }
+            };
             let known = |limit: &Limit| limit.cut && is_near(size, limit.size);
             let is_new = !said.refused.as_ref().is_some_and(known);
             if is_new {
                 let least = said
                     .refused
                     .filter(|least| !least.cut && least.size <= size);
-                let whole = least.is_none_or(|least| least.whole);
+                // A server that keeps half of its window for the answer has the other half for the prompt alone.
+                let whole = least.map_or(of == CutOf::Window, |least| least.whole);
                 let size = least.map_or(size, |least| least.size);
                 said.refused = Some(Limit {
                     size,
@@ -253,13 +254,28 @@ impl Windows {
     }
 }
 
-/// Whether a size is that of a window, or half of it, because some servers keep so much of a prompt. Where nobody states
-/// one it is a power of two: what servers that cut load by themselves (2,048 and 4,096 tokens; 32,768 and 262,144 with
-/// more memory), and nearly always what people set.
-fn is_windows(size: u32, mut stated: impl Iterator<Item = u32>) -> bool {
-    let stated = stated.any(|window| is_near(size, window) || is_near(size, window / 2));
+/// What a server keeps of a prompt that it cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CutOf {
+    /// As much as its window holds.
+    Window,
+    /// Half of that.
+    Half,
+}
+
+/// What a size at which prompts are cut is of a window. Where nobody states one it is a power of two: what servers that
+/// cut load by themselves (2,048 and 4,096 tokens; 32,768 and 262,144 with more memory), and nearly always what people
+/// set. `None` if it is neither.
+fn cut_of(size: u32, stated: impl Iterator<Item = u32>) -> Option<CutOf> {
+    let stated: Vec<u32> = stated.collect();
+    let is = |share: u32| stated.iter().any(|window| is_near(size, window / share));
     // From 1,024 to 1,048,576.
-    stated || (10..=20).any(|bits| is_near(size, 1 << bits))
+    let usual = || (10..=20).any(|bits| is_near(size, 1 << bits));
+    match (is(1), is(2)) {
+        (false, true) => Some(CutOf::Half),
+        (true, _) => Some(CutOf::Window),
+        (false, false) => usual().then_some(CutOf::Window),
+    }
 }
 
 /// Whether a size is this one. A server may set a few tokens apart.
@@ -357,7 +373,7 @@ mod tests {
         says(&windows, "m", 12_288);
         assert_eq!(cut(6_146), at(6_146, true));
         assert_eq!(cut(6_144), at(6_146, false));
-        assert_eq!(takes(&windows, ONE, "m"), (None, Some(6_146)));
+        assert_eq!(takes(&windows, ONE, "m"), (Some(6_146), None));
         let told = |model| windows.told(Family::default(), ONE, model).cut;
         assert_eq!((told("m"), told("n")), (Some(6_146), None));
         // The model was loaded anew.
