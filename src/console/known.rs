@@ -15,9 +15,9 @@ use crate::model::{
 };
 use crate::pipeline::App;
 use crate::session::path::Path;
-use crate::store::{Listed, Store};
+use crate::store::Store;
 
-/// How many rows are read at a time.
+/// Of how many rows it is read at a time what came late.
 const ROWS: usize = 1000;
 
 /// What a title takes that is learned after its session was weighed.
@@ -113,20 +113,12 @@ pub fn each_page(
     has: &dyn Fn(&[u8]) -> bool,
     each: &mut dyn FnMut(Vec<SessionRow>) -> Result<bool, ConsoleError>,
 ) -> Result<(), ConsoleError> {
-    let mut before = None;
-    loop {
-        let page = store.sessions(before, ROWS)?;
-        let wanted = page.iter().filter(|listed: &&Listed| has(&listed.row));
+    store.each_page(|page| {
+        let wanted = page.iter().filter(|listed| has(&listed.row));
         // What a newer version wrote in another form is left out.
         let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
-        if !each(rows.collect())? {
-            return Ok(());
-        }
-        match page.last().filter(|_| page.len() == ROWS) {
-            Some(last) => before = Some(last.place()),
-            None => return Ok(()),
-        }
-    }
+        each(rows.collect())
+    })
 }
 
 /// Adds to rows what their newest turns cost, where that was known only after the row was written.
@@ -159,15 +151,12 @@ fn learn_page(store: &Store, lacking: &mut [&mut SessionRow]) -> Result<(), Cons
 
 /// How many rows a store has, counted up to a limit.
 pub fn count_rows(store: &Store, most: usize) -> Result<usize, ConsoleError> {
-    let (mut count, mut before) = (0, None);
-    loop {
-        let page = store.sessions(before, ROWS)?;
+    let mut count = 0;
+    store.each_page(|page| {
         count += page.len();
-        match page.last().filter(|_| page.len() == ROWS && count < most) {
-            Some(last) => before = Some(last.place()),
-            None => return Ok(count.min(most)),
-        }
-    }
+        Ok::<_, ConsoleError>(count < most)
+    })?;
+    Ok(count.min(most))
 }
 
 /// A session's name as rows have it.

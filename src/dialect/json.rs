@@ -225,10 +225,7 @@ pub fn with_only(bytes: &[u8], keys: &[&str]) -> Option<Bytes> {
 }
 
 /// Writes members behind others.
-pub fn push_members<'a>(
-    json: &mut String,
-    members: impl IntoIterator<Item = (&'a String, &'a Bytes)>,
-) {
+pub fn push_members(json: &mut String, members: &[(String, Bytes)]) {
     for (key, value) in members {
         push_member(json, key, &String::from_utf8_lossy(value));
     }

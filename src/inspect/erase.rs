@@ -12,8 +12,6 @@ use crate::store::{Batch, BatchKind, Store, StoreError};
 const BLOBS_AT_ONCE: usize = 256;
 /// Of how many records it is held at a time what they name.
 const RECORDS_AT_ONCE: usize = 256;
-/// How many rows are read at a time.
-const ROWS_AT_ONCE: usize = 1_000;
 
 /// What is to be erased.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -84,10 +82,8 @@ fn listed(
     if let Erased::Session(name) = whose {
         names.insert(name.clone());
     }
-    let mut before = None;
-    loop {
-        let page = store.sessions(before, ROWS_AT_ONCE)?;
-        for listed in &page {
+    store.each_page(|page| {
+        for listed in page {
             let Ok(row) = rmp_serde::from_slice::<SessionRow>(&listed.row) else {
                 continue;
             };
@@ -96,11 +92,9 @@ fn listed(
                 names.insert(row.of_session().to_owned());
             }
         }
-        let Some(last) = page.last() else {
-            return Ok((names, rows));
-        };
-        before = Some(last.place());
-    }
+        Ok::<_, StoreError>(true)
+    })?;
+    Ok((names, rows))
 }
 
 /// Hands over each record, some of them twice.

@@ -20,9 +20,6 @@ const BYTES_ON_THE_WAY: usize = 16 << 20;
 /// Members of a set: turn and id.
 type Members = Vec<(u32, Digest)>;
 
-/// How many rows are read at a time.
-const ROWS_AT_ONCE: usize = 1_000;
-
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
@@ -139,15 +136,12 @@ pub fn lacking(from: &Store, to: &Store) -> Result<Lacking, StoreError> {
 
 /// The time of each session's row.
 fn times(store: &Store) -> Result<HashMap<Digest, u64>, StoreError> {
-    let (mut times, mut before) = (HashMap::new(), None);
-    loop {
-        let page = store.sessions(before, ROWS_AT_ONCE)?;
-        let Some(last) = page.last() else {
-            return Ok(times);
-        };
-        before = Some(last.place());
+    let mut times = HashMap::new();
+    store.each_page(|page| {
         times.extend(page.iter().map(|row| (row.session, row.at)));
-    }
+        Ok::<_, StoreError>(true)
+    })?;
+    Ok(times)
 }
 
 #[cfg(test)]

@@ -61,6 +61,9 @@ pub enum Store {
     Standby(standby::Standby),
 }
 
+/// How many rows of the list of sessions are read at a time.
+const ROWS_OF_A_PAGE: usize = 1_000;
+
 /// A store that was opened.
 pub struct OpenedStore {
     /// The store.
@@ -197,6 +200,28 @@ impl Store {
             Self::Sled(store) => store.sessions(before, most),
             Self::Redis(store) => store.sessions(before, most),
             Self::Standby(store) => store.sessions(before, most),
+        }
+    }
+
+    /// Hands over the rows of all sessions, newest first and page by page, until `each` says that it has enough. No page
+    /// is empty.
+    ///
+    /// # Errors
+    /// As [`Self::sessions`], and what `each` fails with.
+    pub fn each_page<E: From<StoreError>>(
+        &self,
+        mut each: impl FnMut(&[Listed]) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut before = None;
+        loop {
+            let page = self.sessions(before, ROWS_OF_A_PAGE)?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            before = Some(last.place());
+            if !each(&page)? || page.len() < ROWS_OF_A_PAGE {
+                return Ok(());
+            }
         }
     }
 

@@ -17,19 +17,18 @@ const ASKED: &str = "plimsoll_evicted_items_total{level=\"asked\"";
 
 /// A provider whose model calls `bash` with a new id in each turn.
 pub async fn working() -> Provider {
-    Provider::start(|_, sent: &Sent| -> Reply {
-        let next = sent
-            .calls()
-            .iter()
-            .filter(|call| call.name == "bash")
-            .count()
-            + 1;
-        says(
-            "",
-            vec![call(&format!("b{next}"), "bash", json!({"c": next}))],
-        )
-    })
-    .await
+    Provider::start(|_, sent: &Sent| works(sent)).await
+}
+
+/// The answer of such a model.
+pub fn works(sent: &Sent) -> Reply {
+    let calls = sent.calls();
+    let made = calls.iter().filter(|call| call.name == "bash").count();
+    let next = made + 1;
+    says(
+        "",
+        vec![call(&format!("b{next}"), "bash", json!({"c": next}))],
+    )
 }
 
 /// One turn, whose call is answered at length. The name of the session.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::agent::{Agent as ChatAgent, bash, completion, newest, none_refused, provider};
 use super::console::{got, posted, through};
-use super::console_evict::{paired, turn, working};
+use super::console_evict::{paired, turn, working, works};
 use super::dialects::{Agent, DIALECTS, Dialect, Provider, Sent, call, says};
 use super::openapi::Description;
 use super::recall::{CEILING, output, working as worked};
@@ -189,16 +189,7 @@ async fn what_comes_back_takes_no_hop_of_the_models() {
                         json!({"action": "start", "name": format!("e{note}"), "type": "expl"});
                     return says("", vec![call(&format!("d{note}"), "delimiter", start)]);
                 }
-                let next = sent
-                    .calls()
-                    .iter()
-                    .filter(|call| call.name == "bash")
-                    .count()
-                    + 1;
-                says(
-                    "",
-                    vec![call(&format!("b{next}"), "bash", json!({"c": next}))],
-                )
+                works(sent)
             })
             .await;
             let proxy = Proxy::with(provider.addr, |config| {

@@ -21,7 +21,7 @@ use crate::model::Usage;
 use crate::model::raw::{self, Object};
 
 /// How many frames of a hop may tell of its end. Messages allows more than one, and no provider sends more than a few.
-const ENDS: usize = 64;
+const MOST_ENDS: usize = 64;
 
 /// The stream machine of a format whose messages are made of blocks.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub struct BlockMachine<E> {
     by_number: HashMap<u64, usize>,
     /// The slots that follow others and are not decided.
     following: Vec<usize>,
-    /// How many frames told of an end.
-    ends: usize,
+    /// How many frames told of the hop's end.
+    told_ends: usize,
     queue: VecDeque<Routed>,
     held: Vec<Routed>,
     /// How the hop before this one ended, for a turn that goes no further.
@@ -94,9 +94,9 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
     fn take(&mut self, frame: Frame, client: &mut Client<'_>) {
         let kind = self.events.take(&frame);
         let ends = matches!(kind, FrameKind::Finish | FrameKind::End | FrameKind::Error);
-        self.ends += usize::from(ends);
+        self.told_ends += usize::from(ends);
         // With each of them all that was said is looked at.
-        if self.ends > ENDS {
+        if self.told_ends > MOST_ENDS {
             client.withhold();
             return;
         }
@@ -186,7 +186,7 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         self.slots.clear();
         self.by_number.clear();
         self.following.clear();
-        self.ends = 0;
+        self.told_ends = 0;
         self.queue.clear();
         self.before = self.ends();
         self.later = true;
@@ -247,7 +247,7 @@ impl<E: Events> BlockMachine<E> {
             slots: Vec::new(),
             by_number: HashMap::new(),
             following: Vec::new(),
-            ends: 0,
+            told_ends: 0,
             queue: VecDeque::new(),
             held: Vec::new(),
             before: Vec::new(),

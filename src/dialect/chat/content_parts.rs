@@ -268,7 +268,9 @@ impl Thinking {
             format!("[{}]", elements.collect::<Vec<_>>().join(","))
         };
         let mut part = format!(r#"{{"type":"thinking","thinking":{thinking}"#);
-        json::push_members(&mut part, &self.members);
+        for (key, value) in &self.members {
+            json::push_member(&mut part, key, &String::from_utf8_lossy(value));
+        }
         part.push('}');
         Bytes::from(part)
     }

@@ -36,7 +36,7 @@ pub fn call(call: &Call) -> String {
         raw::quote(&call.id),
         raw::quote(&call.name),
     );
-    json::push_members(&mut json, call.extra.iter().map(|(key, raw)| (key, raw)));
+    json::push_members(&mut json, &call.extra);
     json.push('}');
     json
 }

@@ -31,7 +31,7 @@ pub fn call(call: &Call) -> String {
         raw::quote(&call.name),
         raw::quote(&call.arguments),
     );
-    json::push_members(&mut json, call.extra.iter().map(|(key, raw)| (key, raw)));
+    json::push_members(&mut json, &call.extra);
     json.push('}');
     json
 }

@@ -137,10 +137,8 @@ impl SignatureDebts {
     /// if the client was told of it.
     fn release(&mut self, table: &CallTable, hidden: usize, due: &mut Due) {
         let next = table.next_visible(hidden);
-        let Some(id) = next.filter(|next| self.asked.contains(next)) else {
-            return;
-        };
-        let Some(id) = table.id(id) else {
+        let shown = next.filter(|next| self.asked.contains(next));
+        let Some(id) = shown.and_then(|shown| table.id(shown)) else {
             return;
         };
         for element in self.of_hidden.remove(&hidden).unwrap_or_default() {
