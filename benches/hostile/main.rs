@@ -29,13 +29,11 @@ use std::time::{Duration, Instant};
 use process::Process;
 use shapes::{Ask, SHAPES, Shape};
 
-/// What stays in memory beside what is in flight is kept small: the caches and that of the store's engine.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 4] = [
     ("BUDGET__CEILING", "20000"),
     ("LOG__LEVEL", "error"),
     ("SERVER__BODY_BUDGET", BUDGET),
     ("SERVER__CACHE_MEMORY", "64MiB"),
-    ("STORE__CACHE_MB", "16"),
 ];
 const BUDGET: &str = "256MiB";
 const BUDGET_MIB: u64 = 256;
