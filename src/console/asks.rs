@@ -53,18 +53,17 @@ impl Console {
 
     /// Asks for a pass down to the floor if it is to happen `now`. Else only says what it would cost.
     fn evict_to_floor(&self, known: &Known, now: bool) -> Answer {
-        let sizes = known.row.sizes.filter(|sizes| !sizes.watched);
-        let above = sizes.and_then(|sizes| sizes.tokens_out.checked_sub(sizes.floor));
-        let Some(above) = above.filter(|above| *above > 0) else {
+        let sizes = &known.row.sizes;
+        let above = sizes.tokens_out.saturating_sub(sizes.floor);
+        if sizes.watched || above == 0 {
             let message = "the view is not above its floor: a pass would take nothing out";
             return Err(ConsoleError::new(409, "nothing_evictable", message));
-        };
+        }
         if now {
             self.note(known, vec![SessionAsk::Pass])?;
         }
-        let floor = sizes.map_or(0, |sizes| sizes.floor);
         let from = if now { NEXT_REQUEST } else { NEXT_PASS };
-        Ok(self.waits(known, from, above, floor))
+        Ok(self.waits(known, from, above, sizes.floor))
     }
 
     /// Asks for the eviction of items: in the next pass, or in one that is made for it.
@@ -123,8 +122,7 @@ impl Console {
         }
         self.note(&known, asks)?;
         // A turn recalls at most a quarter of the ceiling.
-        let most = known.row.sizes.map_or(u64::MAX, |sizes| sizes.ceiling / 4);
-        let tokens = tokens.min(most);
+        let tokens = tokens.min(known.row.sizes.ceiling / 4);
         let prices = self.app.models.family(&known.row.model).prices;
         let units = crate::record::lossy(tokens) * prices.write;
         let usd = crate::tokens::Cost::usd(units, &prices);
@@ -203,7 +201,7 @@ impl Console {
     /// Whether an exchange that its model did not have may stand in a session.
     fn may_recall(&self, known: &Known) -> Result<(), ConsoleError> {
         let refused = |message: String| Err(ConsoleError::new(409, "not_recallable", message));
-        if known.row.sizes.is_none_or(|sizes| sizes.watched) {
+        if known.row.sizes.watched {
             return refused("this session is only observed: it is sent as it comes".to_owned());
         }
         if known
@@ -334,7 +332,7 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn of(console: &Console, known: &'a Known, story: &'a Story) -> Result<Self, ConsoleError> {
-        if known.row.sizes.is_none_or(|sizes| sizes.watched) {
+        if known.row.sizes.watched {
             let message = "this session is only observed: it is sent as it comes";
             return Err(ConsoleError::new(409, "nothing_evictable", message));
         }

@@ -90,14 +90,8 @@ impl Console {
                     let data = json!({"session": session, "tenant": tenant, "parent": known.row.parent, "model": known.row.model});
                     frames.push(frame(None, "session", &data));
                 }
-                for (at, _) in entry
-                    .record
-                    .hops
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, hop)| hop.is_passed())
-                {
-                    let pass = session::pass((entry, at), None);
+                for place in session::passes_of(entry) {
+                    let pass = session::pass(&place, None);
                     let data = json!({"session": session, "tenant": tenant, "pass": pass});
                     frames.push(frame(None, "pass", &data));
                 }

@@ -9,9 +9,9 @@ use super::content::{self, TextSource};
 use super::error::ConsoleError;
 use super::known::Known;
 use super::needed::{Need, NeededLater};
-use super::session::{self, PassPlace};
+use super::session;
 use super::story::{Story, StoryItem, StoryRole, mark_name};
-use crate::model::{Held, ItemNo, Mark};
+use crate::model::{Held, ItemNo, Mark, PassFacts};
 use crate::pipeline::App;
 
 /// The number of items of a page if nothing is asked, and at most.
@@ -162,8 +162,8 @@ pub fn detail(
     let moved = one.marks.iter().rev().find(|(at, _)| *at <= turn);
     let passed = moved.and_then(|(at, _)| {
         let passes = session::passes(&known.path);
-        let mut of_turn = passes.filter(|(entry, _)| entry.record.turn == *at);
-        of_turn.next().map(|place| (*at, session::trigger(place)))
+        let mut of_turn = passes.filter(|place| place.entry.record.turn == *at);
+        of_turn.next().map(|place| (*at, &*place.facts.trigger))
     });
     let (why, reason) = why(one, turn, mark, passed.map(|(_, trigger)| trigger));
     let need = needed.and_then(|needed| needed.of(one.no));
@@ -183,12 +183,7 @@ pub fn detail(
 
 /// Why an item differs between what the client sent and what the model was sent. `passed` has the trigger of
 /// the pass that moved it, if one did.
-fn why(
-    one: &StoryItem,
-    turn: u32,
-    mark: Mark,
-    passed: Option<Option<&str>>,
-) -> (&'static str, String) {
+fn why(one: &StoryItem, turn: u32, mark: Mark, trigger: Option<&str>) -> (&'static str, String) {
     if one.turn > turn {
         return ("later", format!("it came in turn {}", one.turn));
     }
@@ -202,8 +197,8 @@ fn why(
         (Mark::Live, _) | (_, None) => ("same", "the same bytes on both sides".to_owned()),
         (mark, Some((at, _))) => {
             let left = left_of(mark);
-            match passed {
-                Some(Some("asked")) => {
+            match trigger {
+                Some("asked") => {
                     let reason = format!("an operator asked for the pass of turn {at}: {left}");
                     ("pass", reason)
                 }
@@ -241,15 +236,12 @@ pub fn pass(
     turn: u32,
 ) -> Result<Value, ConsoleError> {
     let passes = session::passes(&known.path);
-    let of_turn = passes.filter(|(entry, _)| entry.record.turn == turn);
+    let of_turn = passes.filter(|place| place.entry.record.turn == turn);
     let Some(place) = of_turn.last() else {
         let message = format!("no pass ran before turn {turn}");
         return Err(ConsoleError::new(404, "unknown_pass", message));
     };
-    let (entry, at) = place;
-    let hop = entry.record.hops.get(at);
-    let marks = hop.map_or(&[][..], |hop| &hop.marks);
-    let numbers: Vec<ItemNo> = marks.iter().map(|(no, _)| *no).collect();
+    let numbers = place.moved();
     let texts = ItemTexts::of(app, known, Some(turn), &numbers, true)?;
     if !texts.labels.is_empty() {
         content::log_look(known, &format!("the pass of turn {turn}"));
@@ -269,7 +261,7 @@ pub fn pass(
                 "from": mark_name(before.map_or(Mark::Live, |(_, mark)| *mark)),
                 "to": mark_name(one.mark_at(turn)),
                 "before": size,
-                "after": one.size_at(turn).filter(|_| hop.is_some_and(|hop| !hop.left.is_empty())),
+                "after": one.size_at(turn),
                 "stub": texts.stubs.get(&one.no),
                 "label": texts.labels.get(&one.no),
                 "needed": need.map(|need| need.shown(shows)),
@@ -278,29 +270,26 @@ pub fn pass(
         .collect();
     let lost = needed.map(|needed| needed.lost_of(&numbers, turn));
     Ok(json!({
-        "pass": session::pass(place, lost),
+        "pass": session::pass(&place, lost),
         "moves": moves,
-        "held": held(story, place),
+        "held": held(story, place.facts),
     }))
 }
 
 /// The episodes that a pass left, and why.
-fn held(story: &Story, (entry, at): PassPlace<'_>) -> Vec<Value> {
-    let hop = entry.record.hops.get(at);
-    let facts = hop.and_then(|hop| hop.pass.as_deref());
-    let held = facts.map_or(&[][..], |facts| &facts.held);
-    held.iter()
-        .map(|(name, tokens, why)| {
-            let episode = story.episodes.iter().position(|one| one.name == *name);
-            let why = match why {
-                Held::Open => "open",
-                Held::Needed => "needed",
-                Held::Recent => "recent",
-                Held::Kept => "kept",
-                Held::Floor => "floor",
-                Held::Protected => "protected",
-            };
-            json!({"episode": episode, "name": name, "tokens": tokens, "why": why})
-        })
-        .collect()
+fn held(story: &Story, facts: &PassFacts) -> Vec<Value> {
+    let held = facts.held.iter();
+    held.map(|(name, tokens, why)| {
+        let episode = story.episodes.iter().position(|one| one.name == *name);
+        let why = match why {
+            Held::Open => "open",
+            Held::Needed => "needed",
+            Held::Recent => "recent",
+            Held::Kept => "kept",
+            Held::Floor => "floor",
+            Held::Protected => "protected",
+        };
+        json!({"episode": episode, "name": name, "tokens": tokens, "why": why})
+    })
+    .collect()
 }

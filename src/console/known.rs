@@ -72,7 +72,7 @@ impl Known {
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         let newest = self.path.newest();
-        let dialect = newest.and_then(|record| record.facts.as_ref()?.dialect.clone());
+        let dialect = newest.and_then(|record| record.facts.dialect.clone());
         match dialect.as_deref() {
             Some("responses") => Dialect::Responses,
             Some("messages") => Dialect::Messages,
@@ -115,7 +115,7 @@ pub fn each_page(
 ) -> Result<(), ConsoleError> {
     store.each_page(|page| {
         let wanted = page.iter().filter(|listed| has(&listed.row));
-        // What a newer version wrote in another form is left out.
+        // What can't be read is left out.
         let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
         each(rows.collect())
     })
@@ -126,7 +126,7 @@ pub fn learn_of_newest<'a>(
     store: &Store,
     rows: impl IntoIterator<Item = &'a mut SessionRow>,
 ) -> Result<(), ConsoleError> {
-    let lacks = |row: &&mut SessionRow| row.sums.is_some_and(|sums| sums.accounts < sums.turns);
+    let lacks = |row: &&mut SessionRow| row.sums.accounts < row.sums.turns;
     let mut lacking: Vec<&mut SessionRow> = rows.into_iter().filter(lacks).collect();
     for page in lacking.chunks_mut(ROWS) {
         learn_page(store, page)?;
@@ -142,8 +142,8 @@ fn learn_page(store: &Store, lacking: &mut [&mut SessionRow]) -> Result<(), Cons
     let (rows, blobs): (Vec<_>, Vec<Digest>) = found.unzip();
     for (row, bytes) in rows.into_iter().zip(store.blobs(&blobs)?) {
         let report = bytes.and_then(|bytes| rmp_serde::from_slice::<LateReport>(&bytes).ok());
-        if let (Some(sums), Some(cost)) = (&mut row.sums, report.and_then(|report| report.cost)) {
-            sums.add(&cost);
+        if let Some(cost) = report.and_then(|report| report.cost) {
+            row.sums.add(&cost);
         }
     }
     Ok(())

@@ -297,14 +297,10 @@ impl Console {
         let shows = self.app.serving.shown != ShownContent::Off;
         let needed = self.needed(&known);
         let passes = session::passes(&known.path).map(|place| {
-            let (entry, at) = place;
-            let hop = entry.record.hops.get(at);
-            let moved = hop.map(|hop| hop.marks.iter().map(|(no, _)| *no).collect::<Vec<_>>());
-            let lost = needed
-                .as_ref()
-                .zip(moved)
-                .map(|(needed, moved)| needed.lost_of(&moved, entry.record.turn));
-            session::pass(place, lost)
+            let turn = place.entry.record.turn;
+            let lost = needed.as_ref();
+            let lost = lost.map(|needed| needed.lost_of(&place.moved(), turn));
+            session::pass(&place, lost)
         });
         let passes: Vec<Value> = passes.collect();
         let extras = self.extras(&known.row, known.watched, true);
@@ -520,12 +516,11 @@ fn spark(path: &Path) -> Vec<u64> {
     let step = entries.len().div_ceil(SPARK).max(1);
     let skipped = (entries.len() + step - 1) % step;
     let sizes = entries.iter().skip(skipped).step_by(step).map(|entry| {
-        let facts = entry.record.facts.as_deref();
-        let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
-        facts.map_or(sent, |facts| match facts.watched {
+        let facts = &entry.record.facts;
+        match facts.watched {
             true => facts.tokens_in,
             false => facts.tokens_out,
-        })
+        }
     });
     sizes.collect()
 }

@@ -3,12 +3,12 @@
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::query::Query;
 use super::{Named, known, money};
-use crate::model::{Digest, RowSizes, SessionRow, TenantId, TurnSums};
+use crate::model::{Digest, RowSizes, SessionRow, TenantId};
 use crate::policy::Zone;
 use crate::record::lossy;
 
@@ -152,8 +152,8 @@ impl ListAsk {
     #[must_use]
     pub fn fits(&self, row: &SessionRow) -> bool {
         let zone = self.zone.is_none_or(|asked| match asked {
-            ZoneAsk::In(zone) => zone_of(row) == Some(zone),
-            ZoneAsk::Over => row.sums.is_some_and(|sums| sums.over > 0),
+            ZoneAsk::In(zone) => zone_of(row) == zone,
+            ZoneAsk::Over => row.sums.over > 0,
         });
         let tenant = self.tenant.as_ref();
         let orphans = self.parent.as_deref() == Some("");
@@ -170,15 +170,13 @@ impl ListAsk {
         let (key, turned) = self.sort;
         let figure = |row: &SessionRow| match key {
             SortKey::Last => Some(lossy(row.ended)),
-            SortKey::Fill => row
-                .sizes
-                .map(|sizes| lossy(size_sent(&sizes)) / lossy(sizes.ceiling.max(1))),
+            SortKey::Fill => Some(lossy(size_sent(&row.sizes)) / lossy(row.sizes.ceiling.max(1))),
             SortKey::Turn => Some(f64::from(row.turn)),
-            SortKey::Passes => row.sums.map(|sums| f64::from(sums.passes)),
-            SortKey::Cached => row.sums.and_then(|sums| {
-                let (prompt, cached) = sent(row, &sums);
+            SortKey::Passes => Some(f64::from(row.sums.passes)),
+            SortKey::Cached => {
+                let (prompt, cached) = sent(row);
                 (prompt > 0).then(|| lossy(cached) / lossy(prompt))
-            }),
+            }
             SortKey::Saved => saved(row),
             SortKey::Model => None,
         };
@@ -221,26 +219,27 @@ fn parse_cursor(text: &str) -> Result<(u64, Digest), ConsoleError> {
 
 /// Whether the session is only watched.
 #[must_use]
-pub fn is_watched(row: &SessionRow) -> bool {
-    row.sizes.is_some_and(|sizes| sizes.watched)
+pub const fn is_watched(row: &SessionRow) -> bool {
+    row.sizes.watched
 }
 
 /// What was sent of a session's prompts, and what of that came from the provider's cache. Accounts of
 /// watched turns say beside it what managing would have sent.
 #[must_use]
-pub fn sent(row: &SessionRow, sums: &TurnSums) -> (u64, u64) {
+pub const fn sent(row: &SessionRow) -> (u64, u64) {
     if is_watched(row) {
-        sums.account.client
+        row.sums.account.client
     } else {
-        sums.account.sent
+        row.sums.account.sent
     }
 }
 
 /// What a session saved, in dollars if they are known, else in units. None if nothing is recorded, or
 /// the session is only watched.
 fn saved(row: &SessionRow) -> Option<f64> {
-    let sums = row.sums.filter(|sums| sums.accounts > 0)?;
-    (!is_watched(row)).then(|| sums.account.net() * sums.account.usd.unwrap_or(1.0))
+    let sums = &row.sums;
+    let known = sums.accounts > 0 && !is_watched(row);
+    known.then(|| sums.account.net() * sums.account.usd.unwrap_or(1.0))
 }
 
 /// The size of what was sent last: the view, or the client's own request if that was only watched.
@@ -254,9 +253,8 @@ const fn size_sent(sizes: &RowSizes) -> u64 {
 
 /// How full the ceiling is with what was sent last.
 #[must_use]
-pub fn zone_of(row: &SessionRow) -> Option<Zone> {
-    let sizes = row.sizes?;
-    Some(Zone::of_ceiling(size_sent(&sizes), sizes.ceiling))
+pub fn zone_of(row: &SessionRow) -> Zone {
+    Zone::of_ceiling(size_sent(&row.sizes), row.sizes.ceiling)
 }
 
 /// A row that is to be shown.
@@ -289,10 +287,10 @@ pub struct RowExtras {
 pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
     let finding = extras.finding.as_ref();
     let finding = finding.map(|(episode, text)| json!({"episode": episode, "text": text}));
-    let mode = row
-        .sizes
-        .map(|sizes| if sizes.watched { "observe" } else { "manage" });
-    let mut fields = base(row);
+    let mode = match is_watched(row) {
+        true => "observe",
+        false => "manage",
+    };
     let more = json!({
         "title": extras.title,
         "finding": finding,
@@ -300,20 +298,19 @@ pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
         "mode": mode,
         "profile": row.profile,
         "live": extras.live,
-        "zone": zone_of(row).map(Zone::name),
+        "zone": zone_of(row).name(),
         "spark": extras.spark,
     });
-    for part in [more, sizes(row.sizes), sums(row)] {
-        if let Value::Object(part) = part {
-            fields.extend(part);
-        }
-    }
-    Value::Object(fields)
+    let parts = [base(row), more, sums(row)].into_iter();
+    let fields = parts.filter_map(|part| match part {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    Value::Object(fields.flatten().collect())
 }
 
-/// What rows of all versions have.
-fn base(row: &SessionRow) -> Map<String, Value> {
-    let fields = json!({
+fn base(row: &SessionRow) -> Value {
+    json!({
         "session": row.session,
         "tenant": row.tenant.hex(),
         "record": row.record.0.hex(),
@@ -326,27 +323,17 @@ fn base(row: &SessionRow) -> Map<String, Value> {
         "content": row.content,
         "client_tokens": row.client_tokens,
         "view_tokens": row.view_tokens,
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
-}
-
-fn sizes(sizes: Option<RowSizes>) -> Value {
-    json!({
-        "in": sizes.map(|sizes| sizes.tokens_in),
-        "out": sizes.map(|sizes| sizes.tokens_out),
-        "tau": sizes.map(|sizes| sizes.ceiling),
-        "floor": sizes.map(|sizes| sizes.floor),
+        "in": row.sizes.tokens_in,
+        "out": row.sizes.tokens_out,
+        "tau": row.sizes.ceiling,
+        "floor": row.sizes.floor,
     })
 }
 
 fn sums(row: &SessionRow) -> Value {
-    let sums = row.sums;
-    let told = sums.filter(|sums| sums.accounts > 0);
-    let sent = told.map(|sums| sent(row, &sums));
-    let account = sums.as_ref().and_then(money::of_sums);
+    let sums = &row.sums;
+    let sent = (sums.accounts > 0).then(|| sent(row));
+    let account = money::of_sums(sums);
     // Nothing was saved where nothing was managed.
     let (saved, projected) = if is_watched(row) {
         (None, account)
@@ -354,10 +341,10 @@ fn sums(row: &SessionRow) -> Value {
         (account, None)
     };
     json!({
-        "passes": sums.map(|sums| sums.passes),
-        "hops": sums.map(|sums| sums.hops),
-        "recalls": sums.map(|sums| sums.recalls),
-        "over": sums.map(|sums| sums.over),
+        "passes": sums.passes,
+        "hops": sums.hops,
+        "recalls": sums.recalls,
+        "over": sums.over,
         "prompt": sent.map(|sent| sent.0),
         "cached": sent.map(|sent| sent.1),
         "saved": saved,

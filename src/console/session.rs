@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::story::{Story, StoryEpisode, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
-use crate::model::{ExplicitKind, Mark};
+use crate::model::{ExplicitKind, ItemNo, Mark, PassFacts, StoredHop};
 use crate::session::path::{Path, PathEntry};
 
 /// The episodes of a session. Findings are left out unless they may be shown.
@@ -48,42 +48,61 @@ fn episode(story: &Story, at: usize, one: &StoryEpisode, shows: bool) -> Value {
     })
 }
 
-/// A pass: the entry of its turn, and the hop before which it ran.
-pub type PassPlace<'a> = (&'a PathEntry, usize);
+/// A pass, and where it ran.
+#[derive(Clone, Copy)]
+pub struct PassPlace<'a> {
+    /// The entry of its turn.
+    pub entry: &'a PathEntry,
+    /// The number of the hop before which it ran.
+    pub at: usize,
+    /// That hop.
+    pub hop: &'a StoredHop,
+    /// What it did.
+    pub facts: &'a PassFacts,
+}
+
+impl PassPlace<'_> {
+    /// The items that it moved.
+    #[must_use]
+    pub fn moved(&self) -> Vec<ItemNo> {
+        self.hop.marks.iter().map(|(no, _)| *no).collect()
+    }
+}
 
 /// The passes of a path in order.
 pub fn passes(path: &Path) -> impl Iterator<Item = PassPlace<'_>> {
-    path.entries.iter().flat_map(|entry| {
-        let hops = entry.record.hops.iter().enumerate();
-        let passed = hops.filter(|(_, hop)| hop.is_passed());
-        passed.map(move |(at, _)| (entry, at))
-    })
+    path.entries.iter().flat_map(passes_of)
 }
 
-/// What started a pass. None in records of earlier versions.
-#[must_use]
-pub fn trigger((entry, at): PassPlace<'_>) -> Option<&str> {
-    let hop = entry.record.hops.get(at)?;
-    hop.pass.as_deref().map(|pass| pass.trigger.as_str())
+/// The passes of a turn in order.
+pub fn passes_of(entry: &PathEntry) -> impl Iterator<Item = PassPlace<'_>> {
+    let hops = entry.record.hops.iter().enumerate();
+    hops.filter_map(move |(at, hop)| {
+        let facts = hop.pass.as_deref()?;
+        Some(PassPlace {
+            entry,
+            at,
+            hop,
+            facts,
+        })
+    })
 }
 
 /// A pass as the list of passes shows it. `needed` is how many of its items were needed later.
 #[must_use]
-pub fn pass((entry, at): PassPlace<'_>, needed: Option<usize>) -> Value {
-    let hop = entry.record.hops.get(at);
-    let facts = hop.and_then(|hop| hop.pass.as_deref());
-    let items = hop.map_or(0, |hop| hop.marks.len());
+pub fn pass(place: &PassPlace<'_>, needed: Option<usize>) -> Value {
+    let facts = place.facts;
     json!({
-        "turn": entry.record.turn,
-        "hop": at,
-        "trigger": facts.map(|pass| pass.trigger.clone()),
-        "before": facts.map(|pass| pass.before),
-        "after": facts.map(|pass| pass.after),
-        "floor": facts.map(|pass| pass.floor),
-        "items": items,
-        "freed": facts.map(|pass| pass.before.saturating_sub(pass.after)),
-        "cut": facts.map(|pass| pass.cut),
-        "reread": facts.map(|pass| pass.after.saturating_sub(pass.cut)),
+        "turn": place.entry.record.turn,
+        "hop": place.at,
+        "trigger": facts.trigger,
+        "before": facts.before,
+        "after": facts.after,
+        "floor": facts.floor,
+        "items": place.hop.marks.len(),
+        "freed": facts.before.saturating_sub(facts.after),
+        "cut": facts.cut,
+        "reread": facts.after.saturating_sub(facts.cut),
         "needed": needed,
     })
 }
@@ -92,7 +111,7 @@ pub fn pass((entry, at): PassPlace<'_>, needed: Option<usize>) -> Value {
 #[must_use]
 pub fn parts(story: &Story, path: &Path) -> Option<Value> {
     let entry = path.entries.last()?;
-    let facts = entry.record.facts.as_deref()?;
+    let facts = &entry.record.facts;
     let turn = entry.record.turn;
     let open = story
         .episodes

@@ -1,5 +1,5 @@
 //! What a session's records tell without any content: its items with their sizes and marks, and its
-//! episodes. Owns how records are read for that. What an earlier version did not record is not known.
+//! episodes. Owns how records are read for that.
 
 use std::collections::BTreeMap;
 
@@ -173,8 +173,7 @@ impl Story {
 
     /// Takes in the sizes that a record tells of the answer before it and of results.
     fn sizes(&mut self, record: &TurnRecord) {
-        let Some(facts) = &record.facts else { return };
-        for size in &facts.items {
+        for size in &record.facts.items {
             let (no, tokens) = (size.0, size.2);
             let Some(item) = self.places.get(&no).and_then(|at| self.items.get_mut(*at)) else {
                 continue;
@@ -199,13 +198,7 @@ impl Story {
     /// Adds what the client brought with a turn.
     fn brought(&mut self, record: &TurnRecord) {
         let turn = record.turn;
-        let Some(facts) = &record.facts else {
-            // Only numbers are known: each is a message that is neither an answer nor a result.
-            for no in record.base.0..record.first_item.0 {
-                self.push(item(ItemNo(no), "user", StoryRole::User, turn, None));
-            }
-            return;
-        };
+        let facts = &record.facts;
         let tool = |no| {
             let mut tools = facts.tools.iter();
             tools

@@ -51,14 +51,11 @@ impl Totals {
             self.observe(row);
             return;
         }
-        let Some(sums) = row.sums else {
-            self.unpriced += 1;
-            return;
-        };
+        let sums = &row.sums;
         self.turns += u64::from(sums.turns);
         self.over += u64::from(sums.over);
         self.over_sessions += u64::from(sums.over > 0);
-        self.over_now += u64::from(row.sizes.is_some_and(|sizes| sizes.over));
+        self.over_now += u64::from(row.sizes.over);
         self.passes += u64::from(sums.passes);
         self.hops += u64::from(sums.hops);
         self.recalls += u64::from(sums.recalls);
@@ -80,7 +77,7 @@ impl Totals {
     /// Adds a session that was sent as it came.
     fn observe(&mut self, row: &SessionRow) {
         self.observed.sessions += u64::from(!row.branch);
-        let Some(sums) = row.sums else { return };
+        let sums = &row.sums;
         self.observed.turns += u64::from(sums.turns);
         let account = sums.account;
         for side in [&mut self.sent, &mut self.client] {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
 use super::money;
-use crate::model::{CacheFacts, Effect, MissCause, StoredHop, TurnFacts, Usage};
+use crate::model::{CacheFacts, Effect, MissCause, StoredHop, Usage};
 use crate::session::path::{Path, PathEntry};
 
 /// The most turns of one answer.
@@ -73,8 +73,7 @@ const FIELDS: [&str; 18] = [
 #[must_use]
 pub fn one(entry: &PathEntry) -> Value {
     let record = &entry.record;
-    let facts = record.facts.as_deref();
-    let figure = |of: fn(&TurnFacts) -> u64| facts.map(of);
+    let facts = &record.facts;
     let last = record.hops.len().saturating_sub(1);
     let ratio = ratio(entry);
     let hops = record.hops.iter().enumerate();
@@ -91,39 +90,35 @@ pub fn one(entry: &PathEntry) -> Value {
             Effect::Started { .. } | Effect::Ended { .. } | Effect::Refused => 0,
         })
         .sum();
-    let named = |facts: &TurnFacts| {
-        let ids = facts.request_ids.iter();
-        let ids = ids.map(|id| (!id.is_empty()).then(|| id.clone()));
-        ids.collect::<Vec<Option<String>>>()
-    };
+    let ids = facts.request_ids.iter();
+    let ids: Vec<_> = ids.map(|id| (!id.is_empty()).then_some(id)).collect();
     json!({
         "turn": record.turn,
         "ended": record.ended,
         "model": record.model,
-        "in": figure(|facts| facts.tokens_in),
-        "out": figure(|facts| facts.tokens_out),
-        "tau": figure(|facts| facts.ceiling),
-        "floor": figure(|facts| facts.floor),
-        "over": facts.map(|facts| facts.over),
+        "in": facts.tokens_in,
+        "out": facts.tokens_out,
+        "tau": facts.ceiling,
+        "floor": facts.floor,
+        "over": facts.over,
         "hops": hops,
         "passes": record.hops.iter().filter(|hop| hop.is_passed()).count(),
         "recalled": recalled,
-        "own_ms": facts.map(|facts| millis(facts.own_us)),
-        "first_ms": facts.and_then(|facts| facts.first_us).map(millis),
+        "own_ms": millis(facts.own_us),
+        "first_ms": facts.first_us.map(millis),
         "account": entry.account().as_ref().map(money::of_turn),
-        "request_ids": facts.map(named).unwrap_or_default(),
-        "fail_open": facts.and_then(|facts| facts.fail_open.clone()),
-        "cut": facts.and_then(|facts| facts.cut),
+        "request_ids": ids,
+        "fail_open": facts.fail_open,
+        "cut": facts.cut,
         "missed": entry.missed().map(|(tokens, cache)| missed(tokens, cache)),
     })
 }
 
-/// Calibrated over counted tokens of a turn; 1 in records of earlier versions.
+/// Calibrated over counted tokens of a turn; 1 if nothing was sent.
 #[must_use]
 pub fn ratio(entry: &PathEntry) -> f64 {
     let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
-    let facts = entry.record.facts.as_deref();
-    let out = facts.map_or(0, |facts| facts.tokens_out);
+    let out = entry.record.facts.tokens_out;
     if sent == 0 || out == 0 {
         return 1.0;
     }

@@ -50,7 +50,7 @@ pub enum NotOne {
 pub struct Branch {
     /// Its newest record.
     pub newest: RecordId,
-    /// The name of the session, as the client saw it. Empty in records of earlier versions.
+    /// The name of the session, as the client saw it.
     pub session: String,
     /// The name of the branch in the list of sessions. None for the session's first.
     pub row: Option<String>,
@@ -206,7 +206,7 @@ fn known(store: &Store, record: TurnRecord) -> Result<RecordSummary, ArchiveErro
         },
         turn: record.turn,
         session: record.session,
-        branch: record.facts.and_then(|facts| facts.branch),
+        branch: record.facts.branch,
         parent_session: record.parent_session,
         model: record.model,
         ended: record.ended,

@@ -66,7 +66,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
         let reported = match entry.reported {
             Some(usage) => Some(usage),
             // A folded path knows late usage only for its newest turn.
-            None => history::late_report(&reads, entry.id)?.and_then(|report| report.usage()),
+            None => history::late_report(&reads, entry.id)?.and_then(|report| report.usage),
         };
         text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
         text.push('\n');

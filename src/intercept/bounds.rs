@@ -13,14 +13,14 @@ pub const MOST: usize = 16 * 1024;
 /// escapes. If there are more, only the own fields are kept.
 const LOOSE: usize = 256;
 /// What is kept instead of arguments that can't be kept.
-pub const NOTHING: &str = "{}";
+const NOTHING: &str = "{}";
 
 /// Whether arguments are an object. Some providers require that of every call in a history: vLLM
 /// (<https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py>) and llama.cpp
 /// (<https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp>) parse them before the
 /// model's own template does, and refuse the request if they can't.
 #[must_use]
-pub fn is_object(arguments: &str) -> bool {
+fn is_object(arguments: &str) -> bool {
     raw::Object::parse(arguments.as_bytes()).is_ok()
 }
 

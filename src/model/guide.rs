@@ -4,16 +4,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a conversation was told of its hidden tools. Records of earlier versions don't say; their
-/// guidance was in the first request.
+/// What a conversation was told of its hidden tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guide {
     /// Whether the tools were offered before the guidance. Their descriptions say so.
     pub waited: bool,
     /// The guidance in the system message.
     pub given: Given,
-    /// Whether that is a system message among the others, before the answer of the turn that brought it in. Records
-    /// of earlier versions don't say; theirs was in front.
+    /// Whether that is a system message among the others, before the answer of the turn that brought it in, and not in
+    /// front.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub among: bool,
 }
@@ -45,7 +44,7 @@ impl Guide {
         self.given == Given::No
     }
 
-    /// Whether it is what records of earlier versions mean. It is left out of new records then.
+    /// Whether it is the guidance that stood in front from the first request on. Records leave it out.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -64,7 +63,6 @@ impl Guide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TurnRecord;
 
     #[test]
     fn guidance_stays_where_it_is_but_for_a_move_to_the_front() {
@@ -90,34 +88,5 @@ mod tests {
         ] {
             assert_eq!(Guide::after(before, turn), after, "{before:?} {turn:?}");
         }
-    }
-
-    #[test]
-    fn a_record_with_guidance_among_the_messages_is_written_as_its_fixture() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v13-among.bin");
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        let among = Guide {
-            waited: true,
-            among: true,
-            ..Guide::default()
-        };
-        assert_eq!(read.guide, among);
-        assert_eq!(rmp_serde::to_vec_named(&read).unwrap(), fixture);
-    }
-
-    #[test]
-    fn what_stands_in_front_is_written_as_ever() {
-        let front = rmp_serde::to_vec_named(&Guide::WAITING).unwrap();
-        assert!(memchr::memmem::find(&front, b"among").is_none());
-        let among = Guide {
-            among: true,
-            ..Guide::default()
-        };
-        let written = rmp_serde::to_vec_named(&among).unwrap();
-        assert_eq!(rmp_serde::from_slice::<Guide>(&written).unwrap(), among);
-        assert_eq!(
-            rmp_serde::from_slice::<Guide>(&front).unwrap(),
-            Guide::WAITING
-        );
     }
 }

@@ -134,8 +134,7 @@ digest_newtype!(
     Head
 );
 digest_newtype!(
-    /// The [`dated_id`] of a turn record's bytes and of the time at which the turn ended. The hash of the
-    /// bytes alone in records of earlier versions.
+    /// The [`dated_id`] of a turn record's bytes and of the time at which the turn ended.
     RecordId
 );
 

@@ -82,9 +82,8 @@ pub struct Kept {
     /// from where it does to its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
-    /// Whether long strings of the call's arguments are cut. Records hold an empty list if so:
-    /// earlier versions listed strings there that they named in the cut.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not", with = "as_list")]
+    /// Whether long strings of the call's arguments are cut.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trimmed: bool,
     /// The call whose result is the same text and is shown in full, if this one only points to it. If
     /// lines stay as well, the lines before them are lines at the end of that result.
@@ -105,25 +104,6 @@ impl Kept {
     pub fn is_entered(&self, mark: Mark) -> bool {
         let entered = self.same.is_some() || self.shape.is_some() || self.times.is_some();
         entered && mark == Mark::Clipped
-    }
-}
-
-/// A flag that records hold as a list if it is set.
-mod as_list {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it with a reference"
-    )]
-    pub fn serialize<S: Serializer>(it: &bool, to: S) -> Result<S::Ok, S::Error> {
-        let list: Option<[(u32, u32); 0]> = it.then_some([]);
-        list.serialize(to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-        let list: Option<Vec<(u32, u32)>> = Option::deserialize(from)?;
-        Ok(list.is_some())
     }
 }
 
@@ -191,8 +171,7 @@ impl Marks {
         }
     }
 
-    /// Sets what is kept of an item. Of a removed item nothing is: earlier versions named strings of
-    /// it in the tombstone of its episode, and recorded them here.
+    /// Sets what is kept of an item. Of a removed item nothing is.
     pub fn keep(&mut self, item: ItemNo, kept: Arc<Kept>) {
         if self.get(item) == Mark::Removed {
             return;

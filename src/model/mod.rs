@@ -57,3 +57,26 @@ pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
 pub use turn_facts::{Held, ItemSize, LateReport, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::path::Path;
+
+    /// Holds a stored value to the bytes of its fixture, both ways.
+    pub(super) fn is_fixture<T>(name: &str, value: &T)
+    where
+        T: Debug + PartialEq + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records");
+        let path = path.join(format!("{name}.bin"));
+        let written = rmp_serde::to_vec_named(value).unwrap();
+        let fixture = std::fs::read(path).unwrap();
+        assert_eq!(written, fixture, "{name}");
+        assert_eq!(
+            rmp_serde::from_slice::<T>(&fixture).unwrap(),
+            *value,
+            "{name}"
+        );
+    }
+}

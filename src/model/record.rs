@@ -139,11 +139,10 @@ pub struct StoredHop {
     pub estimate: u64,
     /// What the provider reported.
     pub usage: Option<Usage>,
-    /// Tokens that are left of each item whose mark was moved, in the order of `marks`. Empty in records
-    /// of earlier versions.
+    /// Tokens that are left of each item whose mark was moved, in the order of `marks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<u32>,
-    /// What the pass before this hop did. None if there was none, and in records of earlier versions.
+    /// What the pass before this hop did. None if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<Box<PassFacts>>,
     /// What its reasoning is bound to. None without reasoning, and for models that don't bind theirs.
@@ -177,11 +176,10 @@ impl TurnRecord {
 }
 
 impl StoredHop {
-    /// Whether a pass ran before it. Records of earlier versions name only the marks that it moved, which
-    /// a rung for new results may have moved as well.
+    /// Whether a pass ran before it. A rung for new results moves marks as well.
     #[must_use]
     pub fn is_passed(&self) -> bool {
-        self.pass.is_some() || (self.left.is_empty() && !self.marks.is_empty())
+        self.pass.is_some()
     }
 }
 
@@ -214,7 +212,6 @@ pub struct TurnRecord {
     /// The name under which `delimiter` was injected; none if it was not.
     pub injected: Option<String>,
     /// The name under which `recall` was injected; none if it was not.
-    #[serde(default)]
     pub recall: Option<String>,
     /// The digest of the system text and the tools. A change means that the cache is cold.
     pub prologue: Digest,
@@ -227,8 +224,7 @@ pub struct TurnRecord {
     pub cached_for: u32,
     /// Whether a nudge has been given since the last pass.
     pub nudged: bool,
-    /// The name under which the client knows the session; empty in records of earlier versions.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// The name under which the client knows the session.
     pub session: String,
     /// The name of the parent session, if the client says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,13 +242,11 @@ pub struct TurnRecord {
     /// Pins that the turn set or lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinMove>,
-    /// The profile with which the conversation began. None if it began without one, and in records
-    /// of earlier versions.
+    /// The profile with which the conversation began. None if it began without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// What is shown of the turn. None in records of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub facts: Option<Box<TurnFacts>>,
+    /// What is shown of the turn.
+    pub facts: Box<TurnFacts>,
 }
 
 #[expect(
@@ -304,7 +298,7 @@ pub struct Snapshot {
     /// The first item number that is free.
     pub next: ItemNo,
     /// What the conversation was told of its hidden tools, including by records that an edit
-    /// dropped. None if no request had tools, and in snapshots of earlier versions.
+    /// dropped. None if no request had tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<Guide>,
     /// The pinned items, the oldest pin first.
@@ -316,9 +310,9 @@ pub struct Snapshot {
 mod tests {
     use super::*;
     use crate::model::Held;
+    use crate::model::tests::is_fixture;
 
-    /// A record of the form that this version writes. On a change of form it goes into a fixture
-    /// of its own, and the older ones stay.
+    /// A record like most.
     fn newest() -> TurnRecord {
         let call = |id: &str, place, tool, effect| HiddenCall {
             id: CallId(id.to_owned()),
@@ -394,201 +388,101 @@ mod tests {
             guide: Guide::default(),
             pins: Vec::new(),
             profile: None,
-            facts: None,
+            facts: Box::default(),
         }
     }
 
-    #[test]
-    fn a_record_is_written_as_its_fixture_and_read_back() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v5-trimmed.bin");
-        assert_eq!(rmp_serde::to_vec_named(&newest()).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, newest());
-    }
-
-    #[test]
-    fn a_record_with_a_pointer_is_written_as_its_fixture_and_read_back() {
-        let pointer = Kept {
-            of: Some(900),
-            same: Some(ItemNo(2)),
-            ..Kept::default()
-        };
-        let mut pointing = newest();
-        pointing.hops[0].kept = vec![(ItemNo(5), pointer)];
-        let fixture = include_bytes!("../../tests/fixtures/records/v6-pointer.bin");
-        assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, pointing);
-    }
-
-    #[test]
-    fn a_record_with_facts_is_written_as_its_fixture_and_read_back() {
+    /// Each form that a record takes, by the name of its fixture.
+    fn forms() -> [(&'static str, TurnRecord); 8] {
         use crate::model::turn_facts::tests::facts;
 
-        let mut told = newest();
-        told.facts = Some(Box::new(facts()));
-        told.hops[0].left = vec![12, 0];
-        told.hops[0].pass = Some(Box::new(PassFacts {
-            trigger: "ceiling".to_owned(),
-            before: 41_376,
-            after: 30_356,
-            floor: 22_399,
-            cut: 8_320,
-            held: vec![
-                ("first-look".to_owned(), 5_100, Held::Open),
-                ("auto-9".to_owned(), 1_200, Held::Floor),
-            ],
-        }));
-        let fixture = include_bytes!("../../tests/fixtures/records/v10-facts.bin");
-        assert_eq!(rmp_serde::to_vec_named(&told).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, told);
-        // Earlier versions wrote neither, and read such a record without them.
-        let older = rmp_serde::to_vec_named(&newest()).unwrap();
-        for field in ["facts", "left", "pass"] {
-            assert!(
-                memchr::memmem::find(&older, field.as_bytes()).is_none(),
-                "{field}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_record_with_pins_is_written_as_its_fixture_and_read_back() {
-        let pinning = TurnRecord {
-            pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
-            ..newest()
+        let hop = |change: fn(&mut StoredHop)| {
+            let mut record = newest();
+            change(&mut record.hops[0]);
+            record
         };
-        let fixture = include_bytes!("../../tests/fixtures/records/v8-pins.bin");
-        assert_eq!(rmp_serde::to_vec_named(&pinning).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, pinning);
-    }
-
-    #[test]
-    fn a_record_of_bound_thoughts_is_written_as_its_fixture_and_read_back() {
-        let mut thinking = newest();
-        thinking.hops[0].bound_to = Some(Box::new(BoundTo {
-            prefix: Digest([5; 32]),
-            thought: Some(Digest([6; 32])),
-        }));
+        let mut told = hop(|hop| {
+            hop.left = vec![12, 0];
+            hop.pass = Some(Box::new(PassFacts {
+                trigger: "ceiling".to_owned(),
+                before: 41_376,
+                after: 30_356,
+                floor: 22_399,
+                cut: 8_320,
+                held: vec![
+                    ("first-look".to_owned(), 5_100, Held::Open),
+                    ("auto-9".to_owned(), 1_200, Held::Floor),
+                ],
+            }));
+        });
+        told.facts = Box::new(facts());
+        let mut thinking = hop(|hop| {
+            hop.bound_to = Some(Box::new(BoundTo {
+                prefix: Digest([5; 32]),
+                thought: Some(Digest([6; 32])),
+            }));
+        });
         thinking.without = Edits::from_iter([crate::model::EditKind::Thoughts]);
-        let fixture = include_bytes!("../../tests/fixtures/records/v11-bound.bin");
-        assert_eq!(rmp_serde::to_vec_named(&thinking).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, thinking);
-    }
-
-    #[test]
-    fn a_record_with_a_hop_that_was_not_shown_is_written_as_its_fixture_and_read_back() {
-        let mut skipping = newest();
-        skipping.hops[0].unshown = true;
-        let fixture = include_bytes!("../../tests/fixtures/records/v12-unshown.bin");
-        assert_eq!(rmp_serde::to_vec_named(&skipping).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, skipping);
-    }
-
-    #[test]
-    fn a_record_with_a_profile_is_written_as_its_fixture_and_read_back() {
-        let coding = TurnRecord {
+        thinking.guide = Guide {
+            waited: true,
+            among: true,
+            ..Guide::default()
+        };
+        let pointer = |hop: &mut StoredHop| {
+            let same = Some(ItemNo(2));
+            let kept = Kept {
+                of: Some(900),
+                same,
+                ..Kept::default()
+            };
+            hop.kept = vec![(ItemNo(5), kept)];
+        };
+        // Of a result that grew, the length is not kept.
+        let grown = |hop: &mut StoredHop| {
+            let kept = Kept {
+                lines: vec![(600, 900)],
+                same: Some(ItemNo(2)),
+                ..Kept::default()
+            };
+            hop.kept = vec![(ItemNo(5), kept)];
+        };
+        let chosen = TurnRecord {
+            pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
             profile: Some("coding".to_owned()),
             ..newest()
         };
-        let fixture = include_bytes!("../../tests/fixtures/records/v7-profile.bin");
-        assert_eq!(rmp_serde::to_vec_named(&coding).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, coding);
-    }
-
-    #[test]
-    fn a_record_with_a_result_that_grew_is_written_as_its_fixture_and_read_back() {
-        // Without a length, versions that know only pointers to the same text show the result whole.
-        let grown = Kept {
-            lines: vec![(600, 900)],
-            same: Some(ItemNo(2)),
-            ..Kept::default()
+        let alone = TurnRecord {
+            parent_session: None,
+            content: None,
+            recall: None,
+            ..newest()
         };
-        let mut pointing = newest();
-        pointing.hops[0].kept = vec![(ItemNo(5), grown)];
-        let fixture = include_bytes!("../../tests/fixtures/records/v7-grown.bin");
-        assert_eq!(rmp_serde::to_vec_named(&pointing).unwrap(), fixture);
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, pointing);
+        [
+            ("turn", newest()),
+            ("turn-alone", alone),
+            ("turn-facts", told),
+            ("turn-bound", thinking),
+            ("turn-pointer", hop(pointer)),
+            ("turn-grown", hop(grown)),
+            ("turn-unshown", hop(|hop| hop.unshown = true)),
+            ("turn-chosen", chosen),
+        ]
     }
 
     #[test]
-    fn a_snapshot_has_its_pins_and_an_older_one_has_none() {
+    fn records_are_written_as_their_fixtures_and_read_back() {
+        for (name, record) in forms() {
+            is_fixture(name, &record);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_written_as_its_fixture_and_read_back() {
         let pinning = Snapshot {
             next: ItemNo(9),
             pins: vec![ItemNo(4), ItemNo(2)],
             ..Snapshot::default()
         };
-        let written = rmp_serde::to_vec_named(&pinning).unwrap();
-        assert_eq!(
-            rmp_serde::from_slice::<Snapshot>(&written).unwrap(),
-            pinning
-        );
-        let fixture = include_bytes!("../../tests/fixtures/records/v8-snapshot.bin");
-        assert_eq!(written, fixture);
-        let none = Snapshot {
-            pins: Vec::new(),
-            ..pinning
-        };
-        let older = rmp_serde::to_vec_named(&none).unwrap();
-        assert!(memchr::memmem::find(&older, b"pins").is_none());
-        assert_eq!(rmp_serde::from_slice::<Snapshot>(&older).unwrap(), none);
-    }
-
-    #[test]
-    fn records_that_name_strings_of_what_was_cut_are_read_without_them() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v4-child.bin");
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, newest());
-    }
-
-    #[test]
-    fn records_of_a_time_without_children_are_read() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v3-content.bin");
-        let alone = TurnRecord {
-            parent_session: None,
-            ..newest()
-        };
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(read, alone);
-        // Such a record is written without the field, now as then.
-        let written = rmp_serde::to_vec_named(&alone).unwrap();
-        let field = |bytes: &[u8]| memchr::memmem::find(bytes, b"parent_session").is_some();
-        assert!(!field(&written) && !field(fixture));
-    }
-
-    #[test]
-    fn records_of_a_time_without_names_of_sessions_are_read() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v2-recall.bin");
-        let read: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        let expect = TurnRecord {
-            session: String::new(),
-            parent_session: None,
-            content: None,
-            ..newest()
-        };
-        assert_eq!(read, expect);
-    }
-
-    #[test]
-    fn records_of_a_time_with_one_hidden_tool_are_read() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v1-delimiter.bin");
-        let record: TurnRecord = rmp_serde::from_slice(fixture).unwrap();
-        assert_eq!(record.injected.as_deref(), Some("delimiter"));
-        assert_eq!(record.recall, None, "a conversation goes on as it began");
-        let calls = record.hops.iter().flat_map(|hop| &hop.calls);
-        let tools: Vec<HiddenTool> = calls.map(|call| call.tool).collect();
-        assert_eq!(tools, [HiddenTool::Delimiter; 3]);
-        assert_eq!(record.hops[0].marks.len(), 3);
-        let ended = Effect::Ended {
-            name: "a".to_owned(),
-            description: Some("seen".to_owned()),
-        };
-        assert_eq!(record.hops[1].calls[1].effect, ended);
+        is_fixture("snapshot", &pinning);
     }
 }

@@ -35,12 +35,10 @@ pub struct SessionRow {
     pub client_tokens: u64,
     /// Tokens of the view that was sent last, counted by the same formula. 0 if none was sent.
     pub view_tokens: u64,
-    /// The newest turn's sizes. None in rows of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<RowSizes>,
-    /// What its turns came to; those of the session before a branch are the session's. None in rows of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sums: Option<TurnSums>,
+    /// The newest turn's sizes.
+    pub sizes: RowSizes,
+    /// What its turns came to; those of the session before a branch are the session's.
+    pub sums: TurnSums,
     /// The profile with which the conversation began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -88,6 +86,7 @@ impl SessionRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::tests::is_fixture;
 
     #[test]
     fn a_row_is_written_as_its_fixture_and_read_back() {
@@ -104,45 +103,24 @@ mod tests {
             content: true,
             client_tokens: 91_000,
             view_tokens: 64_000,
-            sizes: None,
-            sums: None,
-            profile: None,
-        };
-        let fixture = include_bytes!("../../tests/fixtures/records/v9-row.bin");
-        assert_eq!(rmp_serde::to_vec_named(&row).unwrap(), fixture);
-        assert_eq!(rmp_serde::from_slice::<SessionRow>(fixture).unwrap(), row);
-        let alone = SessionRow {
-            parent: None,
-            ..row
-        };
-        let written = rmp_serde::to_vec_named(&alone).unwrap();
-        assert!(memchr::memmem::find(&written, b"parent").is_none());
-        assert_eq!(
-            rmp_serde::from_slice::<SessionRow>(&written).unwrap(),
-            alone
-        );
-    }
-
-    #[test]
-    fn a_row_with_sums_is_written_as_its_fixture_and_read_back() {
-        let fixture = include_bytes!("../../tests/fixtures/records/v9-row.bin");
-        let older: SessionRow = rmp_serde::from_slice(fixture).unwrap();
-        let row = SessionRow {
-            sizes: Some(RowSizes {
+            sizes: RowSizes {
                 tokens_in: 165_705,
                 tokens_out: 30_356,
                 ceiling: 40_000,
                 floor: 22_399,
                 over: true,
                 watched: true,
-            }),
-            sums: Some(crate::model::turn_facts::tests::sums()),
+            },
+            sums: crate::model::turn_facts::tests::sums(),
             profile: Some("coding".to_owned()),
-            ..older
         };
-        let fixture = include_bytes!("../../tests/fixtures/records/v10-row.bin");
-        assert_eq!(rmp_serde::to_vec_named(&row).unwrap(), fixture);
-        assert_eq!(rmp_serde::from_slice::<SessionRow>(fixture).unwrap(), row);
+        is_fixture("row", &row);
+        let alone = SessionRow {
+            parent: None,
+            profile: None,
+            ..row
+        };
+        is_fixture("row-alone", &alone);
     }
 
     #[test]

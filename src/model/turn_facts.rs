@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheFacts, ItemKind, ItemNo};
+use super::{CacheFacts, ItemKind, ItemNo, Usage};
 
 /// What is shown of a turn. The names of its fields are short because each record has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,8 +53,7 @@ pub struct TurnFacts {
     #[serde(rename = "cost", skip_serializing_if = "Option::is_none")]
     pub account: Option<TurnAccount>,
     /// What all turns of its branch before it came to, late reports included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sums: Option<TurnSums>,
+    pub sums: TurnSums,
     /// The name of its branch. None for the turns with which the session began and those that went on from them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -260,63 +259,22 @@ pub enum Held {
     Protected,
 }
 
-/// Usage that was reported after the record was written, and what the turn cost by it. Earlier
-/// versions read the usage alone.
+/// What was reported after the record was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LateReport {
-    /// As in [`super::Usage`].
-    pub prompt: u64,
-    /// As in [`super::Usage`].
-    pub cached: u64,
-    /// As in [`super::Usage`].
-    pub cache_write: u64,
-    /// As in [`super::Usage`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hour_write: Option<u64>,
-    /// As in [`super::Usage`].
-    pub completion: u64,
-    /// As in [`super::Usage`].
-    pub reasoning: u64,
-    /// What the turn cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The usage of the last hop; none if the provider reported nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What the turn cost by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<TurnAccount>,
-}
-
-impl LateReport {
-    /// The report of a usage. None stands for a provider that reports nothing.
-    #[must_use]
-    pub fn new(usage: Option<super::Usage>, cost: Option<TurnAccount>) -> Self {
-        let usage = usage.unwrap_or_default();
-        Self {
-            prompt: usage.prompt,
-            cached: usage.cached,
-            cache_write: usage.cache_write,
-            hour_write: usage.hour_write,
-            completion: usage.completion,
-            reasoning: usage.reasoning,
-            cost,
-        }
-    }
-
-    /// The usage; none if the provider reported nothing.
-    #[must_use]
-    pub fn usage(&self) -> Option<super::Usage> {
-        let usage = super::Usage {
-            prompt: self.prompt,
-            cached: self.cached,
-            cache_write: self.cache_write,
-            hour_write: self.hour_write,
-            completion: self.completion,
-            reasoning: self.reasoning,
-        };
-        (usage != super::Usage::default()).then_some(usage)
-    }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::model::Usage;
+    use crate::model::tests::is_fixture;
 
     fn account() -> TurnAccount {
         TurnAccount {
@@ -363,7 +321,7 @@ pub(super) mod tests {
             fail_open: Some("record".to_owned()),
             cut: None,
             account: Some(account()),
-            sums: Some(sums()),
+            sums: sums(),
             branch: None,
             cache: CacheFacts::default(),
             items: vec![
@@ -376,7 +334,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_late_report_is_written_as_its_fixture_and_read_by_earlier_versions() {
+    fn a_late_report_is_written_as_its_fixture_and_read_back() {
         let usage = Usage {
             prompt: 900,
             cached: 512,
@@ -385,20 +343,12 @@ pub(super) mod tests {
             completion: 40,
             reasoning: 8,
         };
-        let report = LateReport::new(Some(usage), Some(account()));
-        let fixture = include_bytes!("../../tests/fixtures/records/v10-late.bin");
-        assert_eq!(rmp_serde::to_vec_named(&report).unwrap(), fixture);
-        assert_eq!(
-            rmp_serde::from_slice::<LateReport>(fixture).unwrap(),
-            report
-        );
-        assert_eq!(report.usage(), Some(usage));
-        // An earlier version reads the usage alone, and wrote it alone.
-        assert_eq!(rmp_serde::from_slice::<Usage>(fixture).unwrap(), usage);
-        let older = rmp_serde::to_vec_named(&usage).unwrap();
-        let read: LateReport = rmp_serde::from_slice(&older).unwrap();
-        assert_eq!((read.usage(), read.cost), (Some(usage), None));
-        assert_eq!(LateReport::new(None, Some(account())).usage(), None);
+        let report = LateReport {
+            usage: Some(usage),
+            cost: Some(account()),
+        };
+        is_fixture("late", &report);
+        is_fixture("late-nothing", &LateReport::default());
     }
 
     #[test]

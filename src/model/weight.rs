@@ -65,7 +65,7 @@ impl TurnRecord {
                 .map(|option| optional(option.as_ref()))
                 .iter()
                 .sum::<usize>()
-            + self.facts.as_deref().map_or(0, TurnFacts::owned)
+            + self.facts.owned()
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
         let mut facts = TurnFacts::default();
         change(&mut facts, much());
         TurnRecord {
-            facts: Some(Box::new(facts)),
+            facts: Box::new(facts),
             ..TurnRecord::default()
         }
     }

@@ -162,9 +162,9 @@ fn decide(
 
 /// The place of a turn in the row of the newest turn of a path.
 fn goes_on(path: &Path) -> BranchPlace {
-    let facts = path.newest().and_then(|newest| newest.facts.as_deref());
+    let newest = path.newest();
     BranchPlace {
-        name: facts.and_then(|facts| facts.branch.clone()),
+        name: newest.and_then(|newest| newest.facts.branch.clone()),
         sums: path.sums(),
     }
 }

@@ -87,10 +87,8 @@ pub fn commit(
     record.parent_session = parent_session(place);
     let mut batch = Batch::default();
     let branch = branch.place(app, place, state, &record);
-    if let Some(facts) = &mut record.facts {
-        facts.branch = branch.name;
-        facts.sums = Some(branch.sums);
-    }
+    record.facts.branch = branch.name;
+    record.facts.sums = branch.sums;
     // The record is immutable and named by its hash and its time, so everything it says must be filled in by
     // now.
     record.parent = parent(&state.path, &record, &mut batch);
@@ -207,7 +205,7 @@ impl Committed {
         let Some(_leave) = app.erasing.leave(self.began, means) else {
             return;
         };
-        let report = LateReport::new(usage, cost);
+        let report = LateReport { usage, cost };
         let bytes = encode(&report);
         // Beside its record, if the engine sorts by ids.
         let ended = self.path.newest().map_or(0, |record| record.ended);
@@ -252,8 +250,8 @@ fn session_row(
     record: &TurnRecord,
 ) -> SessionRow {
     let first = state.path.entries.first();
-    let facts = record.facts.as_deref();
-    let branch = facts.and_then(|facts| facts.branch.clone());
+    let facts = &record.facts;
+    let branch = facts.branch.clone();
     let is_branch = branch.is_some();
     SessionRow {
         session: branch.unwrap_or_else(|| record.session.clone()),
@@ -271,15 +269,15 @@ fn session_row(
         content: record.content.is_some(),
         client_tokens: state.client_tokens,
         view_tokens: record.hops.last().map_or(0, |hop| hop.estimate),
-        sizes: facts.map(|facts| RowSizes {
+        sizes: RowSizes {
             tokens_in: facts.tokens_in,
             tokens_out: facts.tokens_out,
             ceiling: facts.ceiling,
             floor: facts.floor,
             over: facts.over,
             watched: facts.watched,
-        }),
-        sums: facts.and_then(|facts| Some(with_turn(facts.sums?, record, facts.account))),
+        },
+        sums: with_turn(facts.sums, record, facts.account),
         profile: record.profile.clone(),
     }
 }

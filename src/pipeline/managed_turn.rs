@@ -262,7 +262,7 @@ impl ManagedTurn {
         let (base, first) = (transcript.base, transcript.first_item);
         let record = ending::record(&self.state, base, first, ending);
         let record = TurnRecord {
-            facts: Some(Box::new(self.reporter.facts(&self.state, &self.prepared))),
+            facts: Box::new(self.reporter.facts(&self.state, &self.prepared)),
             ..record
         };
         let request = &self.state.request;

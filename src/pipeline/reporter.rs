@@ -13,7 +13,7 @@ use super::live::RecordedTurn;
 use crate::dialect::answer::Answer;
 use crate::dialect::request::{Request, Unmanaged};
 use crate::model::{
-    CacheFacts, Dialect, Edits, MissCause, RecordId, TenantId, TurnAccount, TurnFacts,
+    CacheFacts, Dialect, Edits, MissCause, RecordId, TenantId, TurnAccount, TurnFacts, TurnSums,
 };
 use crate::policy::{Pinned, Policy, Proposal, partitioned};
 use crate::record::{
@@ -428,7 +428,7 @@ impl Reporter {
             cut: report.cut,
             account: self.ledger.is_heard().then(|| self.cost()).flatten(),
             branch: None,
-            sums: None,
+            sums: TurnSums::default(),
             items,
             tools,
         }

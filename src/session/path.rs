@@ -38,21 +38,20 @@ pub struct PathEntry {
 impl PathEntry {
     /// Adds what came after the record was written.
     pub fn learn(&mut self, report: &LateReport) {
-        self.reported = self.reported.or(report.usage());
+        self.reported = self.reported.or(report.usage);
         self.late = report.cost;
     }
 
-    /// What the turn cost. None if that is not known, as of turns of earlier versions.
+    /// What the turn cost. None if that is not known.
     #[must_use]
     pub fn account(&self) -> Option<TurnAccount> {
-        self.late.or(self.record.facts.as_ref()?.account)
+        self.late.or(self.record.facts.account)
     }
 
-    /// What its turn and all turns of its branch before it came to. None if an earlier version recorded it.
+    /// What its turn and all turns of its branch before it came to.
     #[must_use]
-    pub fn sums(&self) -> Option<TurnSums> {
-        let before = self.record.facts.as_ref()?.sums?;
-        Some(with_turn(before, &self.record, self.account()))
+    pub fn sums(&self) -> TurnSums {
+        with_turn(self.record.facts.sums, &self.record, self.account())
     }
 
     /// What the provider reported, and the estimate that was made for the prompt, of the newest hop with a report. A hop
@@ -81,7 +80,7 @@ impl PathEntry {
     /// what is known of that. `None` if there are none, or if that is not reported.
     #[must_use]
     pub fn missed(&self) -> Option<(u64, &CacheFacts)> {
-        let facts = self.record.facts.as_deref()?;
+        let facts = &self.record.facts;
         let last = (self.record.hops.len() == 1).then_some(self.reported);
         let first = self.record.hops.first().and_then(|hop| hop.usage);
         let usage = match facts.watched {
@@ -314,17 +313,11 @@ impl Path {
         }
     }
 
-    /// What all turns of its newest branch came to, as far as records say so.
+    /// What all turns of its newest branch came to.
     #[must_use]
     pub fn sums(&self) -> TurnSums {
-        let known = self.entries.last().and_then(PathEntry::sums);
-        // Only a path that an earlier version recorded is added up.
-        known.unwrap_or_else(|| {
-            let entries = self.entries.iter();
-            entries.fold(TurnSums::default(), |sums, entry| {
-                with_turn(sums, &entry.record, entry.account())
-            })
-        })
+        let newest = self.entries.last();
+        newest.map(PathEntry::sums).unwrap_or_default()
     }
 
     /// How many of the client's messages the path covers: up to its newest visible response.
@@ -355,7 +348,7 @@ pub fn with_turn(
         |call| matches!(&call.effect, Effect::Recalled { originals, .. } if !originals.is_empty()),
     );
     sums.turns += 1;
-    sums.over += u32::from(record.facts.as_ref().is_some_and(|facts| facts.over));
+    sums.over += u32::from(record.facts.over);
     sums.passes += count(record.hops.iter().filter(|hop| hop.is_passed()).count());
     sums.hops += count(record.hops.len().saturating_sub(1));
     sums.recalls += count(recalled.count());

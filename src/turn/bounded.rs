@@ -1,17 +1,12 @@
-//! Limits what the proxy keeps of hidden calls, and so sends with every later request. It limits an
-//! answer before it is recorded, and records of earlier versions, which limited nothing or kept
-//! arguments that are no object. Pure. Never runs a call.
+//! Limits what the proxy keeps of hidden calls, and so sends with every later request, before an
+//! answer is recorded. Pure. Never runs a call.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use super::memo::Reader;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
-use crate::dialect::edit::{AssistantEdit, CallEdit};
-use crate::intercept::bounds::{MOST, NOTHING, is_object, kept};
-use crate::model::{Dialect, Effect, HiddenCall, HiddenTool, StoredHop, TurnRecord};
+use crate::intercept::bounds::kept;
+use crate::model::Dialect;
 use crate::render::tools::Injected;
-use crate::session::path::Path;
 
 /// The most bytes of a provider's own fields of a call, such as signatures. If a call has more, all
 /// of them are dropped.
@@ -105,76 +100,5 @@ pub(super) fn replace(dialect: Dialect, answer: &mut Answer, place: usize, call:
     }
     if let Some(slot) = answer.calls.get_mut(place) {
         *slot = call;
-    }
-}
-
-/// The path with its records limited as this version limits what it writes; `None` if they are
-/// already.
-pub(super) fn path(dialect: Dialect, reader: &Reader<'_>, path: &Path) -> Option<Path> {
-    if !path.entries.iter().any(|entry| is_over(&entry.record)) {
-        return None;
-    }
-    let mut path = path.clone();
-    for entry in path
-        .entries
-        .iter_mut()
-        .filter(|entry| is_over(&entry.record))
-    {
-        let mut record = TurnRecord::clone(&entry.record);
-        let names = [record.injected.clone(), record.recall.clone()];
-        for hop in &mut record.hops {
-            bound(dialect, reader, &names, hop);
-        }
-        entry.record = Arc::new(record);
-    }
-    Some(path)
-}
-
-fn is_over(record: &TurnRecord) -> bool {
-    let mut calls = record.hops.iter().flat_map(|hop| &hop.calls);
-    calls.any(is_unfit)
-}
-
-/// Whether a call was kept in a form that providers refuse, or larger than it can need.
-fn is_unfit(call: &HiddenCall) -> bool {
-    call.arguments.len() > MOST || !is_object(&call.arguments)
-}
-
-fn bound(
-    dialect: Dialect,
-    reader: &Reader<'_>,
-    [delimiter, recall]: &[Option<String>; 2],
-    hop: &mut StoredHop,
-) {
-    let mut edit = AssistantEdit::default();
-    for call in hop.calls.iter_mut().filter(|call| is_unfit(call)) {
-        let nothing = CallEdit {
-            arguments: Some(NOTHING),
-            ..CallEdit::default()
-        };
-        edit.arguments.push((call.place as usize, NOTHING));
-        if let Some(bytes) = dialect.edit_call(call.bytes.as_bytes(), &nothing) {
-            call.bytes = String::from_utf8_lossy(&bytes).into_owned();
-        }
-        call.arguments = NOTHING.to_owned();
-        let name = match call.tool {
-            HiddenTool::Delimiter => delimiter,
-            HiddenTool::Recall => recall,
-        };
-        call.tokens = reader.call(name.as_deref().unwrap_or_default(), NOTHING);
-        if let Effect::Ended {
-            description: Some(description),
-            ..
-        } = &mut call.effect
-        {
-            description.truncate(description.floor_char_boundary(MOST));
-        }
-    }
-    let message = hop
-        .message
-        .as_deref()
-        .filter(|_| !edit.arguments.is_empty());
-    if let Some(bytes) = message.and_then(|message| dialect.assistant(message.as_bytes(), &edit)) {
-        hop.message = Some(String::from_utf8_lossy(&bytes).into_owned());
     }
 }

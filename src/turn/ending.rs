@@ -123,7 +123,7 @@ pub fn record(
         } else {
             state.terms.profile.clone()
         },
-        facts: None,
+        facts: Box::default(),
     }
 }
 

@@ -72,11 +72,7 @@ pub fn seen(state: &TurnState, prepared: &Prepared, usage: Usage) -> Option<u64>
 
 /// What was sent first in a turn, and what was reported of that.
 fn first_prompt(entry: &PathEntry) -> Option<(u64, u64)> {
-    let watched = entry
-        .record
-        .facts
-        .as_ref()
-        .is_some_and(|facts| facts.watched);
+    let watched = entry.record.facts.watched;
     let last = entry.record.hops.len().checked_sub(1)?;
     let hops = entry.record.hops.iter().enumerate();
     let mut told = hops.filter_map(|(at, hop)| {

@@ -25,9 +25,9 @@ use super::keep;
 use super::memo::{Decoded, Reader};
 use super::originals::OwnTexts;
 use super::pins::{PinAsk, PinReport};
+use super::renamed;
 use super::settings::Terms;
 use super::text_results::Fronts;
-use super::{bounded, renamed};
 use crate::commit::Trigger;
 use crate::dialect::edit::AssistantEdit;
 use crate::dialect::message::MessageError;
@@ -223,11 +223,10 @@ impl TurnState {
         reader: &Reader<'_>,
     ) -> Self {
         let marks = Arc::new(path.marks.clone());
-        let facts = path.newest().and_then(|record| record.facts.as_deref());
-        let answered = facts.and_then(|facts| facts.cache.answer.clone());
+        let newest = path.newest();
+        let answered = newest.and_then(|newest| newest.facts.cache.answer.clone());
         let (pin_asks, pins) = (terms.pins.clone(), path.pins.clone());
         let fronts = terms.fronts(reader, &request, &shapes);
-        let path = bounded::path(request.dialect, reader, &path).map_or(path, Arc::new);
         let path = renamed::path(request.dialect, &path, &shapes).map_or(path, Arc::new);
         Self {
             request,

@@ -1,8 +1,8 @@
 """Recorded sessions in the shapes of the API.
 
 Reads `recorded.json.xz`, whose `about` and `sources` say what it is and whose texts it has. Owns the
-translation and what is made from it: ten thousand sessions, a session of five thousand turns, one as
-earlier versions recorded it. Serves nothing.
+translation and what is made from it: ten thousand sessions and a session of five thousand turns. Serves
+nothing.
 """
 
 import copy
@@ -274,26 +274,6 @@ def plain_detail(row):
                     }
         )
     return {"turns": turns, "items": [], "passes": [], "episodes": []}
-
-
-def old(row):
-    """A row as earlier versions wrote it."""
-    was = copy.deepcopy(row)
-    was["session"] = "0000000000000a1d"
-    was["title"] = was["finding"] = None
-    for name in "mode in out tau floor zone passes hops recalls over prompt cached saved projected".split():
-        was[name] = None
-    was.update(parent=None, content=False, live=False, spark=[], ended=NOW - 86_400_000)
-    detail = plain_detail(row)
-    for turn in detail["turns"]:
-        for name in "in out tau floor over own_ms first_ms".split():
-            turn[name] = None
-        turn["hops"] = [[turn_hop[0], None, None, None] for turn_hop in turn["hops"]]
-    number = {"turn": 3, "hop": 0, "items": 2}
-    empty = dict.fromkeys("trigger before after floor freed cut reread needed".split())
-    moves = []
-    detail["passes"] = [{"pass": {**number, **empty}, "moves": moves, "held": []}]
-    return was, detail
 
 
 def long(row, detail, turns=5000):

@@ -1,4 +1,4 @@
-"""The states of the console, in a browser: empty, waiting, lost, refused, withheld, old records."""
+"""The states of the console, in a browser: empty, waiting, lost, refused, withheld."""
 
 import contextlib
 
@@ -6,8 +6,6 @@ import fake_server
 import recorded
 from conftest import PHONE, SESSION, WIDE, keep, session_url
 from playwright.sync_api import TimeoutError, expect
-
-OLD = "0000000000000a1d"
 
 
 def test_an_empty_console_says_how_to_begin(stage, fake):
@@ -94,26 +92,6 @@ def test_withheld_content_is_nowhere(stage, fake):
     expect(page.get_by_role("heading", name="Build is off")).to_be_visible()
     for secret in ("Does this change applies", "strat := GetStrategy", "TestResume_SessionLogAlreadyExists", "checkpointID"):
         assert all(secret not in text for text in said), secret
-
-
-def test_a_session_of_earlier_versions_shows_what_it_has(stage, fake):
-    row, detail = recorded.old(fake.rows[6])
-    fake.rows.append(row)
-    fake.details[OLD] = detail
-    page = stage.open(fake.url)
-    expect(page.get_by_text(f"session {OLD[:8]}")).to_be_visible()
-    for view, words in (
-        ("timeline", "The sizes of its items are not known."),
-        ("evictions", "Which items it moved was not recorded."),
-        ("turns", "99 turns"),
-        ("view", "No item of this session is known."),
-        ("build", "Nothing to build from"),
-    ):
-        page.goto(f"{fake.url}/#/s/{OLD}/{view}")
-        expect(page.get_by_text(words)).to_be_visible()
-        for wrong in ("NaN", "undefined", "null", "$0.00"):
-            assert wrong not in page.inner_text("body"), (view, wrong)
-    keep(page, "old")
 
 
 def test_a_build_without_the_lab(stage, fake):

@@ -129,7 +129,6 @@ async fn a_lost_key_file_is_said_until_the_operator_means_the_new_one() {
         std::fs::read_to_string(data.join("key.mark")).unwrap(),
         mark
     );
-    // This is also what a store of an earlier version looks like.
     std::fs::remove_file(data.join("key.mark")).unwrap();
     // Who only looks at it has no key to mark it with.
     for arguments in [["store", "stats"], ["export", "--list"]] {

@@ -9,7 +9,7 @@ use super::super::batch::BatchKind;
 /// How many bytes an age takes.
 pub(super) const AGE_BYTES: usize = 5;
 
-/// When a blob was last named. Zeros mean that this was never noted, as in older formats.
+/// When a blob was last named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Age {
     /// The last day on which a batch of records named it.
@@ -52,8 +52,7 @@ impl Age {
         }
     }
 
-    /// What a blob of this age is. What both kinds named is a record, and so is what was written
-    /// before kinds were noted.
+    /// What a blob of this age is. What both kinds named is a record.
     pub(super) fn kind(self) -> BatchKind {
         if self.records == 0 && self.content > 0 {
             BatchKind::Content

@@ -30,8 +30,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive of a data directory. There is none before the first start, nor in a
-    /// directory of an older version.
+    /// Opens the archive of a data directory. There is none before the first start.
     pub(super) fn open(dir: &Path) -> io::Result<Option<Self>> {
         let path = dir.join(FILE_NAME);
         if !path.try_exists()? {

@@ -2,9 +2,9 @@
 //! apart. Owns those keys and values. Never touches the engine.
 //!
 //! `id ‖ chunk number (u32, big-endian)` leads to at most 6 KB of the stored form. The last chunk is
-//! followed by the [`Age`] with which the blob was written. Older formats have none. `id ‖ ffffffff`
-//! leads to the age with which it was named again, if it ever was on a later day: that costs some
-//! bytes where writing the chunk again would cost some thousand.
+//! followed by the [`Age`] with which the blob was written. `id ‖ ffffffff` leads to the age with which
+//! it was named again, if it ever was on a later day: that costs some bytes where writing the chunk
+//! again would cost some thousand.
 
 use bytes::Bytes;
 
@@ -63,7 +63,7 @@ impl Chunk<'_> {
     /// The age behind a chunk that is stored, if it has these bytes. `None` if it has others.
     pub(super) fn age_if_same(&self, old: &[u8]) -> Option<Age> {
         match (old.strip_prefix(self.bytes)?, self.age) {
-            ([], _) => Some(Age::default()),
+            ([], None) => Some(Age::default()),
             (rest, Some(_)) => rest.try_into().ok().map(Age::read),
             (_, None) => None,
         }
@@ -87,7 +87,8 @@ impl BlobAtHand {
             Some((_, AGE_NUMBER)) => return false,
             Some((id, 0)) => {
                 // What can't be read is not missing.
-                let want = codec::stored_len(chunk).unwrap_or(chunk.len());
+                let want = codec::stored_len(chunk);
+                let want = want.unwrap_or(chunk.len().saturating_sub(AGE_BYTES));
                 *self = Self {
                     id: Some(id),
                     have: chunk.len(),
@@ -97,7 +98,7 @@ impl BlobAtHand {
             Some((id, _)) if self.id == Some(id) => self.have += chunk.len(),
             _ => return false,
         }
-        self.have == self.want || self.have == self.want + AGE_BYTES
+        self.have == self.want + AGE_BYTES
     }
 }
 
@@ -140,10 +141,7 @@ impl ReadBlob {
             apart,
         } = std::mem::take(self);
         let length = codec::stored_len(&bytes).ok()?;
-        let age = match bytes.get(length..)? {
-            [] => Age::default(),
-            behind => Age::read(behind.try_into().ok()?),
-        };
+        let age = Age::read(bytes.get(length..)?.try_into().ok()?);
         bytes.truncate(length);
         Some((id?, age.with(apart), bytes.into()))
     }

@@ -11,9 +11,8 @@
 //! The checksum of a stamp covers the entry's place in its file as well. So bytes that only look
 //! like an entry, because somebody stored them as a value, do not count. The numbers are those of
 //! groups of writes. Blobs and links are how many the store held with them. A payload is a sequence
-//! of what was written together (see [`super::writes`]). The last byte of the magic is the version
-//! of that form: 3, 4 in the journal if what is written there is sealed, or 2 before there were ages.
-//! All of them are read.
+//! of what was written together (see [`super::writes`]). The last byte of the magic says how blobs
+//! stand there: 1 is [`Form::Usual`], 2 is [`Form::Stored`].
 
 use std::fs::File;
 use std::io;
@@ -26,12 +25,10 @@ use super::trees::Counts;
 use super::writes::{Writes, take};
 
 const MAGIC_BYTES: usize = 8;
-const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x03";
-const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x03";
-const SEALED_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x04";
-const SEALED_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x04";
-const OLD_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
-const OLD_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
+const HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x01";
+const TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x01";
+const SEALED_HEAD: [u8; MAGIC_BYTES] = *b"\xd1plimso\x02";
+const SEALED_TAIL: [u8; MAGIC_BYTES] = *b"\xd2plimso\x02";
 /// What all magics have in common, which is all but the first and the last byte.
 const COMMON_MAGIC: &[u8] = b"plimso";
 const STAMP_BYTES: usize = MAGIC_BYTES + 4 * 8 + 4 + 8;
@@ -52,11 +49,10 @@ pub(super) struct Stamp {
     pub(super) counts: Counts,
 }
 
-/// Which of the two stamps of an entry one is, and of which version.
+/// Which of the two stamps of an entry one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Head(Form),
-    OldHead,
     Tail,
 }
 
@@ -95,13 +91,12 @@ impl Stamp {
         let side = match magic {
             HEAD => Side::Head(Form::Usual),
             SEALED_HEAD => Side::Head(Form::Stored),
-            OLD_HEAD => Side::OldHead,
-            TAIL | SEALED_TAIL | OLD_TAIL => Side::Tail,
+            TAIL | SEALED_TAIL => Side::Tail,
             _ => return None,
         };
         // The checksum covers the place of the entry, which the stamp at the end has to compute.
         let before = match side {
-            Side::Head(_) | Side::OldHead => 0,
+            Side::Head(_) => 0,
             Side::Tail => (STAMP_BYTES + CHECKSUM_BYTES) as u64 + u64::from(length),
         };
         let at = place.checked_sub(before)?;
@@ -157,9 +152,6 @@ pub(super) fn entry(
     entry.extend_from_slice(&stamp.bytes(tail, at, length));
     Some(entry)
 }
-
-/// Takes one group of writes off the front.
-type ReadWrites = fn(&mut &[u8]) -> Option<Writes>;
 
 /// What a reader meets.
 pub(super) enum Scanned {
@@ -253,7 +245,7 @@ impl<'a> EntryReader<'a> {
             };
             let length = length as usize;
             let ends = match side {
-                Side::Head(_) | Side::OldHead => self.at + (OVERHEAD_BYTES + length) as u64,
+                Side::Head(_) => self.at + (OVERHEAD_BYTES + length) as u64,
                 Side::Tail => self.at + STAMP_BYTES as u64,
             };
             // The stamp alone tells which groups were written.
@@ -288,10 +280,8 @@ impl<'a> EntryReader<'a> {
         side: Side,
         length: usize,
     ) -> io::Result<Option<(Vec<Writes>, Form, bool)>> {
-        let (read, form) = match side {
-            Side::Head(form) => (Writes::read as ReadWrites, form),
-            Side::OldHead => (Writes::read_old as ReadWrites, Form::Usual),
-            Side::Tail => return Ok(None),
+        let Side::Head(form) = side else {
+            return Ok(None);
         };
         let mut bytes = vec![0; CHECKSUM_BYTES + length + STAMP_BYTES];
         let from = self.at + STAMP_BYTES as u64;
@@ -307,7 +297,7 @@ impl<'a> EntryReader<'a> {
         }
         let tail = Stamp::read(tail, from + (CHECKSUM_BYTES + length) as u64);
         let ended = tail.is_some_and(|(met, ..)| met == *stamp);
-        Ok(read_all(payload, read).map(|group| (group, form, ended)))
+        Ok(read_all(payload).map(|group| (group, form, ended)))
     }
 
     /// Where the next stamp may begin, from a place on. The end of the file if there is none.
@@ -336,13 +326,10 @@ impl<'a> EntryReader<'a> {
 }
 
 /// All writes of a payload. `None` if it holds anything else.
-pub(super) fn read_all(
-    mut payload: &[u8],
-    read: impl Fn(&mut &[u8]) -> Option<Writes>,
-) -> Option<Vec<Writes>> {
+fn read_all(mut payload: &[u8]) -> Option<Vec<Writes>> {
     let mut all = Vec::new();
     while !payload.is_empty() {
-        all.push(read(&mut payload)?);
+        all.push(Writes::read(&mut payload)?);
     }
     Some(all)
 }

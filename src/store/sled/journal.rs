@@ -9,7 +9,7 @@
 //! [`Journal::rewind`] does, after the caller made the archive durable.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use super::super::files;
@@ -78,16 +78,6 @@ impl Journal {
     /// The entries, including those of earlier rounds.
     pub(super) fn entries(&self) -> io::Result<EntryReader<'_>> {
         EntryReader::new(&self.file, 0)
-    }
-
-    /// All bytes, for the reader of the older form.
-    pub(super) fn bytes(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        (&self.file).seek(SeekFrom::Start(0))?;
-        (&self.file)
-            .take(SIZE_BYTES as u64)
-            .read_to_end(&mut bytes)?;
-        Ok(bytes)
     }
 
     /// The open file. It is compared with the one in the directory.

@@ -23,34 +23,22 @@ const LINK_BYTES: u64 = 70;
 /// The first days that stay.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
-    /// The day from which the age of what has no day is counted.
-    since: u16,
     today: u16,
     records: u16,
     content: u16,
 }
 
 impl Limits {
-    pub(super) fn new(retention: &Retention, since: u16, today: u16) -> Self {
+    pub(super) fn new(retention: &Retention, today: u16) -> Self {
         let first = |kept: Option<Duration>| {
             let days = kept.map(|kept| kept.as_secs() / DAY_SECONDS);
             let days = days.and_then(|days| u16::try_from(days).ok());
             days.map_or(0, |days| today.saturating_sub(days))
         };
         Self {
-            since,
             today,
             records: first(retention.records),
             content: first(retention.content),
-        }
-    }
-
-    /// The age with what has no day counted as a record from the first day on.
-    pub(super) fn resolve(&self, age: Age) -> Age {
-        if age.records == 0 && age.content == 0 {
-            age.with(Age::new(BatchKind::Records, self.since))
-        } else {
-            age
         }
     }
 
@@ -58,7 +46,7 @@ impl Limits {
     pub(super) fn keeps(&self, age: Age) -> bool {
         let Age {
             records, content, ..
-        } = self.resolve(age);
+        } = age;
         (records > 0 && records >= self.records) || (content > 0 && content >= self.content)
     }
 
@@ -66,8 +54,6 @@ impl Limits {
     /// link to a blob that was renewed stays with it. Otherwise a link must itself be as young as a
     /// blob would have to be.
     pub(super) fn keeps_link(&self, day: u16, blob: Age) -> bool {
-        let day = if day == 0 { self.since } else { day };
-        let blob = self.resolve(blob);
         let own = Age {
             records: blob.records.min(day),
             content: blob.content.min(day),
@@ -97,7 +83,6 @@ impl Census {
                 self.old += 1;
                 continue;
             }
-            let age = limits.resolve(*age);
             let days = match age.kind() {
                 BatchKind::Records => &mut self.records,
                 BatchKind::Content => &mut self.content,

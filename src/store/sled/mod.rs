@@ -32,7 +32,6 @@ mod chunks;
 mod committer;
 mod entry;
 mod journal;
-mod journal_v1;
 mod kept;
 mod log_check;
 mod mark;

@@ -53,8 +53,7 @@ impl CleanStop {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next().flatten();
         let (log, blobs, links) = (next()?, next()?, next()?);
-        // Older versions had no rows.
-        let rows = next().unwrap_or(0);
+        let rows = next()?;
         let counts = Counts { blobs, links, rows };
         Some(Self { log, counts })
     }

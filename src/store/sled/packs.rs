@@ -1,15 +1,12 @@
 //! How links lie in the engine: up to eight of them in one value. The engine keeps some hundred bytes
 //! in memory for each page, in the cache or not, and a page has at most sixteen entries. With a link
-//! for each entry there would be six times as many pages of links. Owns both trees of links. Never looks at
+//! for each entry there would be six times as many pages of links. Owns the tree `packs`. Never looks at
 //! the blobs that links lead to.
 //!
-//! * `packs`: a pack is `key ‖ turn (u32, big-endian) ‖ id ‖ day (u16, big-endian)` for each of its
-//!   links, in their order. The day is that on which the link was last written, counted from 1970.
-//!   Its own key is as short as tells it from all links before it. The key of the first pack is one
-//!   zero.
-//! * `links`: `key ‖ turn ‖ id` leads to the day, and in the oldest format to nothing. Formats before
-//!   4 had each link there. Such links stay where they are until a sweep makes a copy; no new one is
-//!   put there.
+//! A pack is `key ‖ turn (u32, big-endian) ‖ id ‖ day (u16, big-endian)` for each of its
+//! links, in their order. The day is that on which the link was last written, counted from 1970.
+//! Its own key is as short as tells it from all links before it. The key of the first pack is one
+//! zero.
 //!
 //! A pack that is full is split: the upper half is written first. If the lower half is lost to a
 //! kill, the links of the upper half stand in both, and so a pack counts only up to the key of the
@@ -136,16 +133,6 @@ impl Trees {
         Ok(Pack::new((pack.key, pack.value), next))
     }
 
-    /// The day of a link that stands alone, if it does. Such links are only in stores that an older
-    /// version made, and all others are spared the look.
-    fn day_alone(&self, key: &[u8; KEY_BYTES]) -> Result<Option<u16>, ::sled::Error> {
-        if !self.links_alone {
-            return Ok(None);
-        }
-        let day = self.links.get(key)?;
-        Ok(day.map(|day| parse_day(&day)))
-    }
-
     /// Writes a link, or its day if that is later.
     pub(super) fn put_link(
         &self,
@@ -155,13 +142,6 @@ impl Trees {
     ) -> Result<PutLink, StoreError> {
         let key = link_key(link);
         guarded(path, || {
-            if let Some(known) = self.day_alone(&key)? {
-                let wrote = known < day;
-                if wrote {
-                    self.links.insert(key, &day.to_be_bytes())?;
-                }
-                return Ok(PutLink { new: false, wrote });
-            }
             let entry = entry(&key, day);
             let put = |new| PutLink { new, wrote: true };
             let found = match places.take(&key) {
@@ -211,25 +191,17 @@ impl Trees {
         let of = key.as_bytes();
         guarded(path, || {
             let mut members = Vec::new();
-            for entry in self.links.scan_prefix(of).take(MEMBERS) {
-                members.extend(parse_link(&entry?.0).map(|link| (link.turn, link.id)));
-            }
             let before = self.packs.range(..=&of[..]).next_back().transpose()?;
             let start = before.map_or_else(|| IVec::from(&FIRST_PACK), |(key, _)| key);
-            let mut left = MEMBERS;
             for pack in Packs(self.packs.range(start..).peekable()) {
                 let pack = pack?;
+                let left = MEMBERS - members.len();
                 if left == 0 || (*pack.key > of[..] && !pack.key.starts_with(of)) {
                     break;
                 }
                 let found = pack.links().filter(|(link, _)| link.key == *key);
-                let found = found.take(left).map(|(link, _)| (link.turn, link.id));
-                let had = members.len();
-                members.extend(found);
-                left -= members.len() - had;
+                members.extend(found.take(left).map(|(link, _)| (link.turn, link.id)));
             }
-            members.sort_unstable();
-            members.truncate(MEMBERS);
             Ok(members)
         })
     }
@@ -246,11 +218,6 @@ impl Trees {
                 let links = pack.links();
                 links.for_each(|(link, _)| each((link.turn, link.id)));
             }
-            for entry in &self.links {
-                if let Some(link) = parse_link(&entry?.0) {
-                    each((link.turn, link.id));
-                }
-            }
             Ok(())
         })
     }
@@ -264,9 +231,6 @@ impl Trees {
     ) -> Result<Option<u16>, StoreError> {
         let key = link_key(link);
         guarded(path, || {
-            if let Some(day) = self.day_alone(&key)? {
-                return Ok(Some(day));
-            }
             let Some(pack) = self.pack_of(&key)? else {
                 return Ok(None);
             };
@@ -289,7 +253,7 @@ pub(super) fn parse_pack(value: &[u8]) -> impl Iterator<Item = (Link, u16)> {
         .filter_map(parse_entry)
 }
 
-pub(super) fn parse_link(key: &[u8]) -> Option<Link> {
+fn parse_link(key: &[u8]) -> Option<Link> {
     let (of, rest) = key.split_first_chunk::<32>()?;
     let (turn, rest) = rest.split_first_chunk::<4>()?;
     let id = <[u8; 32]>::try_from(rest).ok()?;
@@ -300,8 +264,8 @@ pub(super) fn parse_link(key: &[u8]) -> Option<Link> {
     })
 }
 
-/// A day as it stands behind a link. 0 where there is none.
-pub(super) fn parse_day(bytes: &[u8]) -> u16 {
+/// A day as it stands behind a link.
+fn parse_day(bytes: &[u8]) -> u16 {
     bytes.try_into().map_or(0, u16::from_be_bytes)
 }
 

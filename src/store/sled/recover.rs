@@ -12,7 +12,6 @@ use super::apply::Looked;
 use super::archive::Archive;
 use super::committer::Committer;
 use super::entry::{Form, Scanned, Stamp};
-use super::journal_v1;
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
 
@@ -119,7 +118,6 @@ impl Committer {
             return Ok(told(tale, lacking, rest || cut));
         }
         let mut tale = GroupsFound::new(position.group);
-        self.replay_old(trees)?;
         self.replay_journal(trees, &mut tale)?;
         // Without an archive nothing else tells what the damage took.
         let held = before.unwrap_or_default();
@@ -268,22 +266,6 @@ impl Committer {
                 }
             }
             tale.whole(&stamp);
-        }
-        Ok(())
-    }
-
-    /// Applies what a version without an archive left in its journal.
-    fn replay_old(&mut self, trees: &Trees) -> Result<(), StoreError> {
-        let dir = self.shared.place.dir().to_owned();
-        let bytes = self.journal.bytes();
-        let bytes =
-            bytes.map_err(|error| StoreError::io("reading the journal in", &dir, &error))?;
-        for writes in journal_v1::writes(&bytes) {
-            match self.stored(writes, Form::Usual) {
-                Ok(stored) => self.put(trees, &stored).map(drop)?,
-                Err(StoreError::Codec(_)) => {}
-                Err(error) => return Err(error),
-            }
         }
         Ok(())
     }

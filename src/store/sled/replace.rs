@@ -223,15 +223,11 @@ impl Committer {
         self.publish_archived();
         let today = self.believed_today();
         let shared = Arc::clone(&self.shared);
-        let since = {
-            let engine = shared.engine.read();
-            engine.trees()?.since(shared.place.engine())?
-        };
         let archive = self.archive.as_ref().ok_or(StoreError::Closed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let erased = asks.iter().flat_map(|ask| ask.erased.iter().copied());
         let sweep = Sweep {
-            limits: Limits::new(&shared.settings.retention, since, today),
+            limits: Limits::new(&shared.settings.retention, today),
             fit,
             always: !asks.is_empty(),
             erased: erased.collect(),

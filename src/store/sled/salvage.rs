@@ -6,7 +6,7 @@ use std::path::Path;
 use ::sled::{IVec, Tree};
 
 use super::super::error::StoreError;
-use super::packs::{Places, parse_day, parse_link, parse_pack};
+use super::packs::{Places, parse_pack};
 use super::rows::parse_row;
 use super::trees::{Counts, Position, Trees, guarded};
 
@@ -24,15 +24,11 @@ impl Trees {
             guarded(path, || self.blobs.insert(key, value).map(drop))
         })?;
         // Each link is put anew, because what is left of a pack may reach into another.
-        let put = |link, day| {
-            self.put_link(path, (&link, day), &mut Places::default())
-                .map(drop)
-        };
         copy_readable((&damaged.packs, aside), |_, value| {
-            parse_pack(value).try_for_each(|(link, day)| put(link, day))
-        })?;
-        copy_readable((&damaged.links, aside), |key, value| {
-            parse_link(key).map_or(Ok(()), |link| put(link, parse_day(value)))
+            parse_pack(value).try_for_each(|(link, day)| {
+                self.put_link(path, (&link, day), &mut Places::default())
+                    .map(drop)
+            })
         })?;
         // Each row is put anew, so that the two trees of rows agree.
         copy_readable((&damaged.rows, aside), |key, value| {

@@ -9,7 +9,7 @@ use ::sled::Tree;
 
 use super::super::error::StoreError;
 use super::chunks::{AGE_NUMBER, BlobAtHand, ReadBlob, chunk_key};
-use super::packs::{PACK_LINKS, parse_day, parse_link};
+use super::packs::PACK_LINKS;
 use super::rows::parse_row;
 use super::trees::{Checked, Counts, Trees, guarded};
 use super::writes::Writes;
@@ -29,7 +29,7 @@ impl Cursor {
     /// Begins behind all blobs.
     pub(super) fn links() -> Self {
         Self {
-            section: Section::Links,
+            section: Section::Packs,
             last: None,
         }
     }
@@ -39,7 +39,6 @@ impl Cursor {
 enum Section {
     #[default]
     Blobs,
-    Links,
     Packs,
     Rows,
     End,
@@ -48,8 +47,7 @@ enum Section {
 impl Section {
     fn next(self) -> Self {
         match self {
-            Self::Blobs => Self::Links,
-            Self::Links => Self::Packs,
+            Self::Blobs => Self::Packs,
             Self::Packs => Self::Rows,
             Self::Rows | Self::End => Self::End,
         }
@@ -69,14 +67,8 @@ impl Trees {
         while cursor.section != Section::End && part.is_empty() {
             let more = match cursor.section {
                 Section::Blobs => self.blob_part(path, cursor, most, &mut part)?,
-                Section::Links => self.entries(path, &self.links, cursor, |key, value| {
-                    let day = parse_day(value);
-                    part.links.extend(parse_link(key).map(|link| (link, day)));
-                })?,
                 Section::Packs => self.pack_part(path, cursor, &mut part)?,
-                Section::Rows => self.entries(path, &self.rows, cursor, |key, value| {
-                    part.rows.extend(parse_row(key, value));
-                })?,
+                Section::Rows => self.row_part(path, cursor, &mut part)?,
                 Section::End => false,
             };
             if !more {
@@ -133,20 +125,19 @@ impl Trees {
         Ok(true)
     }
 
-    /// Reads some entries of a tree. Returns whether there may be more.
-    fn entries(
+    /// Reads some rows. Returns whether there may be more.
+    fn row_part(
         &self,
         path: &Path,
-        tree: &Tree,
         cursor: &mut Cursor,
-        mut each: impl FnMut(&[u8], &[u8]),
+        part: &mut Writes,
     ) -> Result<bool, StoreError> {
-        let mut entries = after(tree, cursor);
+        let mut entries = after(&self.rows, cursor);
         for _ in 0..PART_ENTRIES {
             let Some((key, value)) = guarded(path, || entries.next().transpose())? else {
                 return Ok(false);
             };
-            each(&key, &value);
+            part.rows.extend(parse_row(&key, &value));
             cursor.last = Some(key.to_vec());
         }
         Ok(true)
@@ -164,23 +155,18 @@ impl Trees {
                 met.blobs += u64::from(blob.is_whole_with(&key, &chunk));
                 read += 1;
             }
-            let (mut links, mut rows) = (self.links.iter(), self.newest.iter());
-            for entry in links.by_ref().take(limit) {
-                entry?;
-                met.links += 1;
-                read += 1;
-            }
             let mut packs = self.packs_after(None);
             for pack in packs.by_ref().take(limit) {
                 met.links += pack?.len() as u64;
                 read += 1;
             }
+            let mut rows = self.newest.iter();
             for entry in rows.by_ref().take(limit) {
                 entry?;
                 met.rows += 1;
                 read += 1;
             }
-            let left = [entries.next(), links.next(), rows.next()];
+            let left = [entries.next(), rows.next()];
             let all = left.iter().all(Option::is_none) && packs.next().is_none();
             Ok((met, read, all))
         })?;

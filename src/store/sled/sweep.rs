@@ -144,10 +144,8 @@ impl Sweep {
         let mut removed = 0;
         self.each(|mut part| {
             let all = part.blobs.len();
-            part.blobs.retain_mut(|(id, age, _)| {
-                *age = self.limits.resolve(*age);
-                self.limits.keeps(*age) && !fresh.erased.contains(id)
-            });
+            part.blobs
+                .retain(|(id, age, _)| self.limits.keeps(*age) && !fresh.erased.contains(id));
             removed += (all - part.blobs.len()) as u64;
             fresh.put_young(part, &self.limits)
         })?;

@@ -4,16 +4,12 @@
 //!
 //! * `blobs`: see [`super::chunks`]. The engine puts a page of more than a quarter of a segment into
 //!   a file of its own, which it never syncs. Chunks of this size never make such a page.
-//! * `packs` and `links`: see [`super::packs`].
+//! * `packs`: see [`super::packs`].
 //! * `rows` and `newest`: see [`super::rows`].
 //! * The tree without a name: one key, `tidied`, see [`Trees::tidy`].
 //! * `meta`: `format` leads to the number of the format. `counts` leads to big-endian u64s: how many
 //!   blobs and links there are, the last group of writes, the lengths of the archive and of the log
-//!   at that time, and how many rows there are. `since` leads to the day from which the age of what
-//!   has no day is counted: that on which a version that notes days first opened the store. Format 4
-//!   had only ids that are hashes, and takes one that begins with a time for damage; format 3 had neither
-//!   packs nor sealed values, format 2 no days and no rows either, and format 1 only the first two counts.
-//!   This version reads all of them and writes format 5, which versions before that refuse.
+//!   at that time, and how many rows there are. `swept` and `doubted` lead to days.
 
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,12 +33,8 @@ use super::chunks::{AGE_NUMBER, chunk_key, chunks};
 pub(super) const SEGMENT_BYTES: usize = 2 << 20;
 /// The longest piece of a value under one key.
 pub(super) const CHUNK_BYTES: usize = 6 << 10;
-/// The format that this version writes.
-const FORMAT: u8 = 5;
-/// The formats before it, which it reads.
-const OLDER_FORMATS: [u8; 4] = [1, 2, 3, 4];
-/// The last format that did not note days.
-const DAYLESS: u8 = 2;
+/// The format that this version reads and writes.
+const FORMAT: u8 = 1;
 /// The key that is written to let the engine tidy.
 const TIDIED: &str = "tidied";
 /// After so many writes to a page the engine writes it anew.
@@ -114,11 +106,8 @@ pub(super) struct PutBlob {
 pub(super) struct Trees {
     pub(super) blobs: Tree,
     pub(super) packs: Tree,
-    pub(super) links: Tree,
     pub(super) rows: Tree,
     pub(super) newest: Tree,
-    /// Whether links stand alone in `links`. None is put there any more.
-    pub(super) links_alone: bool,
     meta: Tree,
     /// The store's own handle on the log, because the engine's flush does not reach the cache of
     /// the disk.
@@ -184,13 +173,9 @@ impl Trees {
             .write(true)
             .open(&log)
             .map_err(|error| StoreError::io("opening", &log, &error))?;
-        let links = tree("links")?;
         let trees = Self {
             blobs: tree("blobs")?,
             packs: tree("packs")?,
-            // What can't be read is met when somebody looks for it.
-            links_alone: !matches!(guarded(path, || links.first()), Ok(None)),
-            links,
             rows: tree("rows")?,
             newest: tree("newest")?,
             meta: tree("meta")?,
@@ -199,17 +184,14 @@ impl Trees {
             since_step: AtomicUsize::new(0),
             seals: settings.seals.clone(),
         };
-        trees.check_format(path, settings.clock.today())?;
+        trees.check_format(path)?;
         Ok(trees)
     }
 
-    fn check_format(&self, path: &Path, today: u16) -> Result<(), StoreError> {
+    fn check_format(&self, path: &Path) -> Result<(), StoreError> {
         let found = guarded(path, || self.meta.get("format"))?;
         match found.as_ref().and_then(|value| value.first()) {
             Some(&FORMAT) => Ok(()),
-            Some(found) if OLDER_FORMATS.contains(found) => {
-                self.put_format(path, (*found <= DAYLESS).then_some(today))
-            }
             // A newer version wrote it. What this version wrote into it might destroy it.
             Some(&found) => Err(StoreError::Format {
                 found,
@@ -221,23 +203,8 @@ impl Trees {
                     detail: "blobs without a format".to_owned(),
                 })
             }
-            None => self.put_format(path, Some(today)),
+            None => guarded(path, || self.meta.insert("format", &[FORMAT]).map(|_| ())),
         }
-    }
-
-    /// Notes the format, and from which day on days are noted if they were not before.
-    fn put_format(&self, path: &Path, since: Option<u16>) -> Result<(), StoreError> {
-        guarded(path, || {
-            if let Some(since) = since {
-                self.meta.insert("since", &since.to_be_bytes())?;
-            }
-            self.meta.insert("format", &[FORMAT]).map(|_| ())
-        })
-    }
-
-    /// The day from which the age of what has no day is counted.
-    pub(super) fn since(&self, path: &Path) -> Result<u16, StoreError> {
-        self.day(path, "since")
     }
 
     /// The day of the last sweep. 0 if there was none.
@@ -279,17 +246,14 @@ impl Trees {
         let Some(value) = value else {
             return Ok(Position::default());
         };
-        // Older formats noted fewer numbers. The others then count as zero.
         let (numbers, rest) = value.as_chunks::<8>();
-        if !rest.is_empty() || ![2, 5, 6].contains(&numbers.len()) {
+        let (&[blobs, links, group, archived, log, rows], []) = (numbers, rest) else {
             return Err(StoreError::Corrupt {
                 detail: "the counts are damaged".to_owned(),
             });
-        }
-        let mut numbers = numbers.iter().map(|number| u64::from_be_bytes(*number));
-        let mut next = || numbers.next().unwrap_or_default();
-        let (blobs, links) = (next(), next());
-        let (group, archived, log, rows) = (next(), next(), next(), next());
+        };
+        let [blobs, links, group, archived, log, rows] =
+            [blobs, links, group, archived, log, rows].map(u64::from_be_bytes);
         Ok(Position {
             counts: Counts { blobs, links, rows },
             group,

@@ -4,8 +4,6 @@
 //! With numbers in little-endian: `blobs (u32) ‖ for each: id (32), age (5), length (u32), bytes ‖
 //! links (u32) ‖ for each: key (32), id (32), turn (u32), day (u16) ‖ named (u32) ‖ for each: id
 //! (32), age (5) ‖ rows (u32) ‖ for each: session (32), time (u64), id (32), length (u32), bytes`.
-//! Before there were ages and rows it was `blobs (u32) ‖ for each: id (32), length (u32), bytes ‖
-//! links (u32) ‖ for each: key (32), id (32), turn (u32)`.
 
 use bytes::Bytes;
 
@@ -142,19 +140,6 @@ impl Writes {
                 id: Digest(take(rest)?),
                 row: bytes(rest)?,
             });
-        }
-        Some(writes)
-    }
-
-    /// Takes one of the form without ages off the front.
-    pub(super) fn read_old(rest: &mut &[u8]) -> Option<Self> {
-        let mut writes = Self::default();
-        for _ in 0..count(rest)? {
-            let id = Digest(take(rest)?);
-            writes.blobs.push((id, Age::default(), bytes(rest)?));
-        }
-        for _ in 0..count(rest)? {
-            writes.links.push((read_link(rest)?, 0));
         }
         Some(writes)
     }

@@ -4,7 +4,6 @@
 mod annotated;
 mod baselines;
 mod bound;
-mod bounded;
 mod grown;
 mod ladder;
 mod levels;

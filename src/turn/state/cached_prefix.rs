@@ -122,18 +122,16 @@ impl TurnState {
                 ..facts
             };
         }
-        let before = newest.facts.as_deref();
-        let front = before.map(|before| before.cache.front);
+        let front = newest.facts.cache.front;
         let (system, set, effort) = self.front;
-        let differs = |of: fn((u32, u32, u32)) -> u32, now: u32| {
-            front.is_some_and(|front| front != (0, 0, 0) && of(front) != now)
-        };
+        let differs =
+            |of: fn((u32, u32, u32)) -> u32, now: u32| front != (0, 0, 0) && of(front) != now;
         // A watched client's own bytes are sent, so nothing of ours changes what stands in the cache.
         let managed = self.terms.mode == Mode::Manage && self.is_managed();
         let guided = (prepared.guided.is_some() && !self.guide.among)
             || newest.injected != self.injected.delimiter
             || newest.recall != self.injected.recall;
-        let whole = before.is_some_and(|before| before.fail_open.is_some());
+        let whole = newest.facts.fail_open.is_some();
         let passed = prepared.pass.is_some() || self.shows_otherwise() || whole;
         let edited = self.path.aligned || prepared.view.transcript().changed;
         // What stands first in a prompt ends all that follows.
@@ -164,9 +162,8 @@ impl TurnState {
         let mut from = u32::try_from(system.count()).unwrap_or(u32::MAX);
         for entry in &self.path.entries {
             let head = self.heads.get(entry.position as usize);
-            let then = entry.record.facts.as_deref().map(|facts| facts.cache.head);
-            let same = |then: u32| then == 0 || head.is_some_and(|head| head.0.mark() == then);
-            if !then.is_none_or(same) {
+            let then = entry.record.facts.cache.head;
+            if then != 0 && head.is_none_or(|head| head.0.mark() != then) {
                 break;
             }
             from = entry.position;

@@ -78,6 +78,10 @@ proptest! {
             members.sort_unstable();
             prop_assert_eq!(trees.links(dir.path(), &digest(key)).unwrap(), members);
         }
+        let mut each = Vec::new();
+        trees.each_member(dir.path(), |member| each.push(member)).unwrap();
+        let members: Vec<_> = sorted(&known).iter().map(|(link, _)| (link.turn, link.id)).collect();
+        prop_assert_eq!(each, members);
     }
 }
 
@@ -125,39 +129,4 @@ fn a_split_that_a_kill_cut_in_two_shows_no_link_twice_and_loses_none_later() {
         day_of(&trees, dir.path(), &link)
     };
     assert_eq!((day(65), day(70), day(1)), (Some(9), Some(9), None));
-}
-
-#[test]
-fn a_link_that_was_stored_alone_is_found_and_not_put_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let trees = open(dir.path());
-    let old = link(1, 5, 1);
-    trees
-        .links
-        .insert(link_key(&old), &7u16.to_be_bytes())
-        .unwrap();
-    trees.shut(dir.path()).unwrap();
-    let trees = open(dir.path());
-    assert_eq!(day_of(&trees, dir.path(), &old), Some(7));
-    for (day, wrote) in [(7, false), (8, true)] {
-        let put = trees
-            .put_link(dir.path(), (&old, day), &mut Places::default())
-            .unwrap();
-        assert_eq!((put.new, put.wrote), (false, wrote));
-    }
-    assert_eq!(day_of(&trees, dir.path(), &old), Some(8));
-    assert!(
-        trees
-            .put_link(dir.path(), (&link(1, 3, 1), 8), &mut Places::default())
-            .unwrap()
-            .new
-    );
-    let members = trees.links(dir.path(), &digest(1)).unwrap();
-    assert_eq!(members, [(3, digest(1)), (5, digest(1))]);
-    assert_eq!(trees.packs.len(), 1);
-    let mut each = Vec::new();
-    trees
-        .each_member(dir.path(), |member| each.push(member))
-        .unwrap();
-    assert_eq!(each, members);
 }

@@ -193,11 +193,11 @@ fn a_directory_that_is_removed_in_use_is_begun_anew() {
     assert_eq!(present(&opened.store, 0..31), Ok(1));
 }
 
-/// Lays down a directory as an earlier version left it when it was killed.
-pub(super) fn unpack(format: &str, dir: &Path) {
+/// Lays down a directory as it was left when it was killed.
+fn unpack(name: &str, dir: &Path) {
     fs::create_dir_all(dir.join("sled/blobs")).unwrap();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store");
-    for entry in fs::read_dir(fixtures.join(format)).unwrap() {
+    for entry in fs::read_dir(fixtures.join(name)).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         let name = name.strip_suffix(".zst").unwrap();
@@ -210,17 +210,11 @@ pub(super) fn unpack(format: &str, dir: &Path) {
     }
 }
 
-/// The form that this version writes and that before it, each as it is and sealed, killed with something in
-/// the journal.
+/// As it is and sealed, killed with something in the journal.
 #[test]
-fn directories_of_formats_4_and_5_open() {
+fn directories_of_format_1_open() {
     let sealed = crate::store::tests::sealed::sealed(config(Path::new(""))).seals;
-    for (name, seals, numbers) in [
-        ("format-4", Seals::default(), 0..48),
-        ("format-4-sealed", sealed.clone(), 0..48),
-        ("format-5", Seals::default(), 30..78),
-        ("format-5-sealed", sealed, 30..78),
-    ] {
+    for (name, seals) in [("format-1", Seals::default()), ("format-1-sealed", sealed)] {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("data");
         unpack(name, &dir);
@@ -232,7 +226,7 @@ fn directories_of_formats_4_and_5_open() {
             let opened = Store::open(&settings).unwrap();
             let report = &opened.report;
             assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
-            assert_eq!(present(&opened.store, numbers.clone()), Ok(48), "{name}");
+            assert_eq!(present(&opened.store, 0..48), Ok(48), "{name}");
             assert_eq!(opened.store.sessions(None, 99).unwrap().len(), 16);
             opened.store.close().unwrap();
             // Then all of it from the archive, as in a snapshot.
@@ -240,114 +234,6 @@ fn directories_of_formats_4_and_5_open() {
             fs::remove_file(dir.join("clean")).unwrap();
         }
     }
-}
-
-#[test]
-fn a_directory_of_format_2_opens_and_its_blobs_count_as_records() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("data");
-    unpack("format-2", &dir);
-    let opened = open(&dir);
-    let report = &opened.report;
-    assert_eq!((report.blobs, report.links, report.clean), (44, 176, false));
-    assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
-    assert_eq!(present(&opened.store, 0..44), Ok(44));
-    assert_eq!(opened.store.sessions(None, 9).unwrap(), []);
-    // Said again it is what the new batch says, and has a row.
-    let again = Batch {
-        kind: BatchKind::Content,
-        ..numbered(3)
-    };
-    wait(opened.store.commit(again)).unwrap();
-    wait(opened.store.commit(numbered(44))).unwrap();
-    opened.store.close().unwrap();
-    for _ in 0..2 {
-        let opened = open(&dir);
-        assert_eq!(opened.report.lost, Loss::default());
-        assert_eq!(present(&opened.store, 0..45), Ok(45));
-        let mut content = Vec::new();
-        let each = &mut |batch: Batch| {
-            if batch.kind == BatchKind::Content {
-                content.extend(batch.blobs);
-            }
-            Ok(())
-        };
-        opened.store.each(each).unwrap();
-        assert_eq!(content, numbered(3).blobs);
-        let rows = opened.store.sessions(None, 9).unwrap();
-        assert_eq!(
-            rows,
-            [numbered(44), numbered(3)].map(|batch| batch.listed.unwrap())
-        );
-        opened.store.close().unwrap();
-        // Then all of it from the archive, which begins with entries of the earlier form.
-        fs::remove_dir_all(dir.join("sled")).unwrap();
-    }
-}
-
-/// Links of format 3 stand alone. They are found beside those that came later in packs, until a
-/// sweep puts all of them into packs.
-#[test]
-fn a_directory_of_format_3_opens_and_keeps_its_days() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("data");
-    unpack("format-3", &dir);
-    let opened = open(&dir);
-    let report = &opened.report;
-    assert_eq!((report.blobs, report.links, report.clean), (44, 176, false));
-    assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
-    assert_eq!(present(&opened.store, 0..44), Ok(44));
-    assert_eq!(
-        opened.store.sessions(None, 99).unwrap().len(),
-        SESSIONS as usize
-    );
-    (40..60).for_each(|n| wait(opened.store.commit(numbered(n))).unwrap());
-    opened.store.close().unwrap();
-    let opened = open(&dir);
-    let report = &opened.report;
-    assert_eq!((report.blobs, report.links, report.clean), (60, 240, true));
-    assert_eq!(present(&opened.store, 0..60), Ok(60));
-    let members = opened.store.links(&[key(u64::MAX)]).unwrap().concat();
-    assert!(members.iter().map(|(turn, _)| *turn).eq(0..60));
-    opened.store.close().unwrap();
-    // What damage leaves of both kinds of trees is put together.
-    fs::remove_file(dir.join("archive")).unwrap();
-    fs::write(dir.join("suspect"), "").unwrap();
-    tamper(
-        &dir,
-        "meta",
-        "counts",
-        &[[0, 0, 0, 1], [0; 4]].concat().repeat(2),
-    );
-    let opened = open(&dir);
-    assert!(opened.report.quarantined.is_some());
-    assert_eq!(present(&opened.store, 0..60), Ok(60));
-    opened.store.close().unwrap();
-    let db = ::sled::Config::new()
-        .path(dir.join("sled"))
-        .segment_size(2 << 20)
-        .open()
-        .unwrap();
-    assert_eq!(db.open_tree("links").unwrap().len(), 0);
-    assert!(db.open_tree("packs").unwrap().len() >= 240 / 16);
-}
-
-#[test]
-fn a_directory_of_format_1_opens_and_gets_its_archive() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("data");
-    unpack("format-1", &dir);
-    let opened = open(&dir);
-    let report = &opened.report;
-    assert_eq!((report.blobs, report.links, report.clean), (44, 176, false));
-    assert_eq!((report.lost, &report.quarantined), (Loss::default(), &None));
-    assert_eq!(present(&opened.store, 0..44), Ok(44));
-    wait(opened.store.commit(numbered(44))).unwrap();
-    opened.store.close().unwrap();
-    fs::remove_dir_all(dir.join("sled")).unwrap();
-    let opened = open(&dir);
-    assert_eq!(present(&opened.store, 0..45), Ok(45));
-    assert_eq!(opened.report.lost, Loss::default());
 }
 
 fn flip_bit(path: &Path, at: u64, bit: u64) {

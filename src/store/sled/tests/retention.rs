@@ -460,24 +460,6 @@ fn what_is_erased_is_gone_with_its_links_and_its_row() {
 }
 
 #[test]
-fn what_has_no_day_counts_from_the_day_on_which_it_was_first_opened() {
-    let dated = Dated::new(Retention {
-        records: days(7),
-        ..Retention::default()
-    });
-    damage::unpack("format-2", dated.dir.path());
-    dated.set(3);
-    dated.open().close().unwrap();
-    for (day, left) in [(10, 44), (11, 0)] {
-        dated.set(day);
-        let store = dated.open();
-        dated.swept(&store);
-        assert_eq!(present(&store, 0..44), Ok(left), "day {day}");
-        store.close().unwrap();
-    }
-}
-
-#[test]
 fn a_sweep_that_fails_or_is_stopped_leaves_the_store_as_it_was() {
     let dated = Dated::new(Retention::default());
     let store = dated.open();
