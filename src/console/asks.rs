@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::known::Known;
+use super::rows;
 use super::story::{Story, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
 use super::{Answer, Console, Named};
@@ -55,7 +56,7 @@ impl Console {
     fn evict_to_floor(&self, known: &Known, now: bool) -> Answer {
         let sizes = &known.row.sizes;
         let above = sizes.tokens_out.saturating_sub(sizes.floor);
-        if sizes.watched || above == 0 {
+        if rows::is_watched(&known.row) || above == 0 {
             let message = "the view is not above its floor: a pass would take nothing out";
             return Err(ConsoleError::new(409, "nothing_evictable", message));
         }
@@ -201,7 +202,7 @@ impl Console {
     /// Whether an exchange that its model did not have may stand in a session.
     fn may_recall(&self, known: &Known) -> Result<(), ConsoleError> {
         let refused = |message: String| Err(ConsoleError::new(409, "not_recallable", message));
-        if known.row.sizes.watched {
+        if rows::is_watched(&known.row) {
             return refused("this session is only observed: it is sent as it comes".to_owned());
         }
         if known
@@ -332,7 +333,7 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn of(console: &Console, known: &'a Known, story: &'a Story) -> Result<Self, ConsoleError> {
-        if known.row.sizes.watched {
+        if rows::is_watched(&known.row) {
             let message = "this session is only observed: it is sent as it comes";
             return Err(ConsoleError::new(409, "nothing_evictable", message));
         }

@@ -247,13 +247,12 @@ impl Trees {
             return Ok(Position::default());
         };
         let (numbers, rest) = value.as_chunks::<8>();
-        let (&[blobs, links, group, archived, log, rows], []) = (numbers, rest) else {
+        let (Ok(numbers), []) = (<[[u8; 8]; 6]>::try_from(numbers), rest) else {
             return Err(StoreError::Corrupt {
                 detail: "the counts are damaged".to_owned(),
             });
         };
-        let [blobs, links, group, archived, log, rows] =
-            [blobs, links, group, archived, log, rows].map(u64::from_be_bytes);
+        let [blobs, links, group, archived, log, rows] = numbers.map(u64::from_be_bytes);
         Ok(Position {
             counts: Counts { blobs, links, rows },
             group,
