@@ -11,7 +11,7 @@
 //! | a wire format, read and written | [`dialect`] |
 //! | what was recorded of the conversation | [`store`], and [`history`] which reads it |
 //! | one turn | [`turn`] |
-//! | the conversation as the model is to see it, and its size in tokens | [`session`], [`tokens`] |
+//! | the conversation as the model is to see it, and its size in tokens | [`session`], [`tokens`]; what stays of a large result: [`clip`] |
 //! | whether a pass is due and how deep it goes; what it evicts | [`commit`]; [`policy`] |
 //! | the view as bytes | `render` |
 //! | what hidden calls mean | `intercept` |
@@ -21,7 +21,7 @@
 //! | beside requests: stored sessions, the lab | [`inspect`], [`replay`] |
 //! | what all of them share | [`model`] |
 //!
-//! The pure core is `dialect`, `session`, `tokens`, `policy`, `commit`, `render`, `intercept` and
+//! The pure core is `dialect`, `session`, `clip`, `tokens`, `policy`, `commit`, `render`, `intercept` and
 //! `turn`: it does no IO, reads no clock and runs nothing asynchronous.
 
 pub mod model;
@@ -33,6 +33,8 @@ pub mod turn;
 pub mod ingress;
 
 pub mod dialect;
+
+pub mod clip;
 
 pub mod session;
 

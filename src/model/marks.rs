@@ -117,10 +117,6 @@ pub enum ResultShape {
     Log,
     /// JSON with many items, or JSON lines.
     Json,
-    /// A diff with hunks.
-    Diff,
-    /// Names of files.
-    Listing,
     /// Anything else.
     Plain,
 }
@@ -209,7 +205,7 @@ impl Marks {
             .map(|(mark, item)| (item, *mark))
     }
 
-    /// The same as records store them.
+    /// The items that are not live, with their marks as records store them.
     pub fn stored(&self) -> impl Iterator<Item = (ItemNo, StoredMark)> + '_ {
         self.iter().map(|(item, mark)| (item, mark.into()))
     }

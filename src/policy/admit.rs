@@ -5,8 +5,8 @@
 use super::ask::{AdmitSettings, Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
+use crate::clip::{ClipLimits, clip};
 use crate::model::{Kept, Mark, ToolClass};
-use crate::session::clip::{ClipLimits, clip};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::protect::{ItemSet, Protection};
+use crate::clip::ClipLimits;
 use crate::model::{Globs, ReasoningBack, Words, label_set};
-use crate::session::clip::ClipLimits;
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::measure::Measure;

@@ -4,7 +4,6 @@
 
 pub(crate) mod align;
 pub mod chain;
-pub mod clip;
 pub(crate) mod graph;
 pub(crate) mod ids;
 pub mod index;

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::clip;
 use super::overlap::Overlap;
 use super::tombstone::thousands;
+use crate::clip;
 use crate::model::{Kept, Mark, Words, grouped, raw};
 
 /// A string in a call's arguments is cut if it has more bytes than this. Shorter strings stay:

@@ -17,8 +17,8 @@ mod recorded;
 mod shapes;
 mod soups;
 
+use plimsoll::clip::{Clip, ClipLimits, clip, written};
 use plimsoll::model::ResultShape;
-use plimsoll::session::clip::{Clip, ClipLimits, clip, written};
 
 use reader::{lines, read, tokens};
 

@@ -170,64 +170,6 @@ fn json_with_items_over_the_limit_is_plain() {
 }
 
 #[test]
-fn a_diff_keeps_files_and_hunk_heads() {
-    let mut text = String::from(
-        "commit 1234\nAuthor: dev\n\n    A change.\n\n src/a0.rs | 60 +++---\n 6 files changed, 360 insertions(+), 180 deletions(-)\n\n",
-    );
-    for file in 0..6 {
-        let _ = write!(
-            text,
-            "diff --git a/src/a{file}.rs b/src/a{file}.rs\nindex 1..2 100644\n--- a/src/a{file}.rs\n+++ b/src/a{file}.rs\n"
-        );
-        for hunk in 0..3 {
-            let _ = writeln!(
-                text,
-                "@@ -{0},50 +{0},60 @@ fn part_{hunk}()",
-                hunk * 100 + 1
-            );
-            for n in 0..30 {
-                let _ = write!(text, "-    old_{n}();\n+    new_{n}();\n");
-                if n % 3 == 0 {
-                    let _ = writeln!(text, "+    more_{n}();");
-                }
-            }
-            text.push_str(&"     same();\n".repeat(20));
-        }
-    }
-    let shown = shaped(&text, 900, ResultShape::Diff);
-    for file in 0..6 {
-        has(&shown, &[&format!("diff --git a/src/a{file}.rs")]);
-    }
-    assert_eq!(shown.matches("@@ fn part_").count(), 18);
-    has(&shown, &["6 files changed", " lines left out: +40 −30]"]);
-}
-
-#[test]
-fn a_listing_keeps_the_first_entries_of_each_folder() {
-    let mut text = String::new();
-    for dir in 0..10 {
-        for file in 0..60 {
-            let _ = writeln!(text, "./src/part{dir}/file_{file}.rs");
-        }
-    }
-    let shown = shaped(&text, 700, ResultShape::Listing);
-    for dir in 0..10 {
-        has(&shown, &[&format!("./src/part{dir}/file_0.rs")]);
-    }
-    has(&shown, &[" entries left out]", " of 600 entries shown"]);
-    let mut tree = String::from(".\n");
-    for dir in 0..20 {
-        let _ = writeln!(tree, "├── part{dir}");
-        for file in 0..20 {
-            let _ = writeln!(tree, "│   ├── file_{file}.rs");
-        }
-    }
-    tree.push_str("\n20 directories, 400 files\n");
-    let shown = shaped(&tree, 600, ResultShape::Listing);
-    has(&shown, &["├── part0\n", "20 directories, 400 files"]);
-}
-
-#[test]
 fn a_search_of_one_file_is_no_numbered_file() {
     let mut text = String::new();
     for hit in 0..12 {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use plimsoll::session::clip::ClipLimits;
+use plimsoll::clip::ClipLimits;
 
 use crate::{checked, has, keeps_what_is_vital, limits};
 
@@ -196,5 +196,5 @@ fn soups_of_lines_are_clipped_soundly() {
         }
     }
     println!("{shapes:?}");
-    assert_eq!(shapes.len(), 6, "{shapes:?}");
+    assert_eq!(shapes.len(), 4, "{shapes:?}");
 }

@@ -4,11 +4,9 @@
 
 mod brackets;
 mod cut;
-mod diff;
 mod fit;
 mod json;
 mod lines;
-mod listing;
 mod log;
 mod pick;
 mod scan;

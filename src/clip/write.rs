@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use super::diff;
 use super::lines::Span;
 use super::scan::{Kind, Scan, sound};
 use crate::model::{ResultShape, grouped};
@@ -39,16 +38,7 @@ enum Gap<'a> {
         name: &'a str,
         lines: usize,
     },
-    Entries {
-        entries: usize,
-        lines: usize,
-    },
     Items(usize),
-    Changes {
-        lines: usize,
-        added: usize,
-        removed: usize,
-    },
 }
 
 /// What is missing at all gaps.
@@ -115,19 +105,6 @@ fn gap<'a>(scan: &Scan<'a>, start: usize, end: usize) -> Gap<'a> {
                 lines,
             },
         },
-        Kind::Diff(rows) => {
-            let (added, removed) = diff::changes(rows.get(first..past).unwrap_or_default());
-            Gap::Changes {
-                lines,
-                added,
-                removed,
-            }
-        }
-        Kind::Listing => {
-            let blank = |line: &usize| !scan.lines.is_blank(*line);
-            let entries = (first..past).filter(blank).count();
-            Gap::Entries { entries, lines }
-        }
         Kind::Log(_) | Kind::Lines | Kind::Json(_) => Gap::Lines(lines),
     }
 }
@@ -137,9 +114,8 @@ impl Missing {
         self.bytes = self.bytes.saturating_add(bytes);
         let (lines, units) = match gap {
             Gap::Bytes(_) => (0, 0),
-            Gap::Lines(lines) | Gap::Changes { lines, .. } => (*lines, 0),
+            Gap::Lines(lines) => (*lines, 0),
             Gap::Matches { matches, lines, .. } => (*lines, *matches),
-            Gap::Entries { entries, lines } => (*lines, *entries),
             Gap::Items(items) => (0, *items),
         };
         self.lines = self.lines.saturating_add(lines);
@@ -159,22 +135,6 @@ impl Gap<'_> {
                 };
                 let all = counted(all, "item", "items");
                 write!(out, "{} of {all} left out", grouped(*items))
-            }
-            Gap::Changes {
-                lines,
-                added,
-                removed,
-            } => {
-                let done = write!(out, "{} left out", counted(*lines, "line", "lines"));
-                if added.saturating_add(*removed) > 0 {
-                    let _ = write!(out, ": +{} −{}", grouped(*added), grouped(*removed));
-                }
-                done
-            }
-            Gap::Entries { entries, lines } => {
-                let done = write!(out, "{} left out", counted(*entries, "entry", "entries"));
-                beside(out, *entries, *lines);
-                done
             }
             Gap::Matches {
                 matches,
@@ -214,10 +174,6 @@ fn shown(scan: &Scan<'_>, missing: &Missing) -> String {
     match &scan.kind {
         Kind::Json(items) if missing.units > 0 => of(missing.units, items.count(), "items"),
         Kind::Search(search) if missing.units > 0 => of(missing.units, search.count(), "matches"),
-        Kind::Listing if missing.units > 0 => {
-            let filled = |line: &usize| !scan.lines.is_blank(*line);
-            of(missing.units, (0..lines).filter(filled).count(), "entries")
-        }
         _ if missing.lines == 0 => of(missing.bytes, scan.lines.text().len(), "bytes"),
         _ => of(missing.lines, lines, "lines"),
     }

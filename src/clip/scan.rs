@@ -1,10 +1,8 @@
 //! A text that has been read by its shape once, for the choice and the writing of every trial.
 //! Never knows a limit.
 
-use super::diff;
 use super::json::Items;
 use super::lines::{Lines, Span, narrow};
-use super::listing;
 use super::log::{self, Told};
 use super::pick::{Budget, Plan, Wish, pick};
 use super::search::Search;
@@ -28,8 +26,6 @@ pub enum Kind<'a> {
     /// The lines that say something; not read if the text is only written.
     Log(Option<Told>),
     Json(Items),
-    Diff(Vec<diff::Row>),
-    Listing,
     Lines,
 }
 
@@ -47,8 +43,6 @@ impl<'a> Scan<'a> {
             ResultShape::Search => Kind::Search(Search::of(&lines)),
             ResultShape::Log => Kind::Log(None),
             ResultShape::Json => Items::of(text).map_or(Kind::Lines, Kind::Json),
-            ResultShape::Diff => Kind::Diff(diff::rows(&lines)),
-            ResultShape::Listing => Kind::Listing,
             ResultShape::Plain => Kind::Lines,
         };
         Self { lines, kind }
@@ -62,8 +56,6 @@ impl<'a> Scan<'a> {
             Kind::Search(search) => search.plan(exits),
             Kind::Log(Some(told)) => log::plan(&self.lines, told),
             Kind::Log(None) => log::plan(&self.lines, &Told::of(&self.lines)),
-            Kind::Diff(rows) => diff::plan(rows, exits),
-            Kind::Listing => listing::plan(&self.lines, exits),
             Kind::Lines => Plan {
                 wishes: exits,
                 head: 2,

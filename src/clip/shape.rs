@@ -1,9 +1,7 @@
 //! Tells the shape of a result from its text. Never asks which tool gave it, and never clips.
 
-use super::diff;
 use super::json::Items;
 use super::lines::Lines;
-use super::listing;
 use super::log::Told;
 use super::scan::{Kind, Scan};
 use super::search::{self, Hit, Search};
@@ -26,21 +24,12 @@ fn kind<'a>(lines: &Lines<'a>) -> (ResultShape, Kind<'a>) {
     if let Some(items) = Items::of(lines.text()) {
         return (ResultShape::Json, Kind::Json(items));
     }
-    if memchr::memmem::find(lines.text().as_bytes(), b"@@ -").is_some() {
-        let rows = diff::rows(lines);
-        if diff::is_diff(&rows) {
-            return (ResultShape::Diff, Kind::Diff(rows));
-        }
-    }
     let seen = Seen::of(lines);
     if seen.is_numbered() && !seen.is_search_of_one_file() {
         return (ResultShape::Plain, Kind::Lines);
     }
     if seen.is_search() {
         return (ResultShape::Search, Kind::Search(Search::of(lines)));
-    }
-    if seen.share(seen.entries) >= 80 {
-        return (ResultShape::Listing, Kind::Listing);
     }
     let told = Told::of(lines);
     if seen.is_log(lines, &told) {
@@ -59,7 +48,6 @@ struct Seen {
     short: usize,
     contexts: usize,
     headings: usize,
-    entries: usize,
     /// Lines that begin with the number after that of the line before.
     numbered: usize,
     code: usize,
@@ -116,7 +104,6 @@ impl Seen {
                 self.headings = self.headings.saturating_add(one(heading && !short));
             }
         }
-        self.entries = self.entries.saturating_add(one(listing::is_entry(line)));
         let number = number(text);
         let next = last.map(|last| last.saturating_add(1));
         self.numbered = self

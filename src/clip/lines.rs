@@ -70,11 +70,6 @@ impl<'a> Lines<'a> {
         }
         line
     }
-
-    /// Whether a line has nothing but white space.
-    pub fn is_blank(&self, line: usize) -> bool {
-        self.get(line).trim().is_empty()
-    }
 }
 
 /// An offset as it is kept in a span.
