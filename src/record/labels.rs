@@ -264,6 +264,20 @@ label_set!(
     }
 );
 
+impl TokenKind {
+    /// This count of `usage`.
+    #[must_use]
+    pub const fn of(self, usage: &Usage) -> u64 {
+        match self {
+            Self::Input => usage.prompt,
+            Self::Output => usage.completion,
+            Self::CacheRead => usage.cached,
+            Self::CacheWrite => usage.cache_write,
+            Self::Reasoning => usage.reasoning,
+        }
+    }
+}
+
 impl From<RetryCause> for RetryReason {
     fn from(cause: RetryCause) -> Self {
         match cause {

@@ -295,6 +295,14 @@ pub struct HopReport {
 }
 
 impl HopReport {
+    /// Prompt tokens as the provider reported them over those that the proxy counted. `None` if either is missing.
+    #[must_use]
+    pub fn estimate_ratio(&self) -> Option<f64> {
+        let usage = self.usage?;
+        (self.estimated > 0 && usage.prompt > 0)
+            .then(|| lossy(usage.prompt) / lossy(self.estimated))
+    }
+
     /// What its view lost by rungs for new results and by its pass.
     pub fn evicted(&self) -> impl Iterator<Item = &Evicted> {
         let pass = self.pass.iter().flat_map(|pass| &pass.evicted);

@@ -140,13 +140,9 @@ impl Registrar {
         Ok(())
     }
 
-    /// A gauge or a sum under a name that all programs use.
-    pub fn system_gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
-        self.add(Gauge::with_opts(Opts::new(name, help))?)
-    }
-
-    pub fn system_sum(&self, name: &str, help: &str) -> Result<Counter, Error> {
-        self.add(Counter::with_opts(Opts::new(name, help))?)
+    /// Registers what has names of its own.
+    pub fn system<C: Collector + 'static>(&self, collector: C) -> Result<(), Error> {
+        self.0.register(Box::new(collector))
     }
 
     pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
