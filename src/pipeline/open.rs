@@ -13,7 +13,7 @@ use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
 use super::managed_turn::{ManagedTurn, over_budget};
-use super::opening::{Opening, Stop, Trust, is_long, look_up, stage, unfound};
+use super::opening::{Opening, Stop, Trust, is_long, look_up, stage, to_read, unfound};
 use super::proven::Fact;
 use super::record_place::{self, RecordPlace};
 use super::refer::{LookedUp, Referred};
@@ -126,7 +126,7 @@ pub(super) async fn open(
             }
         }
     };
-    opening.size += path.weight();
+    opening.size += to_read(&path);
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, taken);
     let (opening, ready) = match stage(app, opening, go_on).await? {
         (opening, Ok(ready)) => heed(app, opening, ready).await?,
@@ -312,10 +312,11 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
         })?,
     };
     // A few bytes may stand on records that take long to read.
-    if !is_long(opening.size) && is_long(opening.size + path.weight()) {
+    let size = opening.size + to_read(&path);
+    if !is_long(opening.size) && is_long(size) {
         return Ok(OpeningStep::Long(Box::new(read), path, taken));
     }
-    opening.size += path.weight();
+    opening.size = size;
     let ready = ready(app, opening, read, path, taken)?;
     Ok(OpeningStep::Ready(Box::new(ready)))
 }

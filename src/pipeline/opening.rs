@@ -18,10 +18,14 @@ use crate::history::{FindError, Patience};
 use crate::model::TenantId;
 use crate::model::room::Held;
 use crate::record::{FailedStage, Phase};
+use crate::session::path::Path;
 use crate::turn::Mode;
 
 /// A request with more to be read, its own bytes and the records behind it, is worked on off the async workers.
 const OFF_WORKER_BYTES: usize = 64 * 1024;
+/// So many bytes of records count as one byte of a request. A session of two dozen turns would else leave the worker with
+/// each request, and a change of threads takes longer than such a session does.
+const RECORD_BYTES: usize = 8;
 /// A request with more to be read has to wait for others like it, so that they leave processors to all others.
 const LARGE_BYTES: usize = 4 << 20;
 /// What is made of one object in the messages (a message, a call, a result, a part) takes so many bytes, however short it
@@ -89,6 +93,11 @@ impl Opening {
         }
         Err(Stop::Error(ProxyError::Overloaded(ServingLimit::Bodies)))
     }
+}
+
+/// How much has to be read of the records behind a request.
+pub(super) fn to_read(path: &Path) -> usize {
+    path.weight() / RECORD_BYTES
 }
 
 /// Whether so much has to be read that an async worker must not do it.
