@@ -76,7 +76,7 @@ impl AdminPort {
         })
     }
 
-    /// The same for requests that prove what they may. They are plain HTTP, so no other machine is sent the token.
+    /// The admin port for requests that prove what they may. They are plain HTTP, so no other machine is sent the token.
     ///
     /// # Errors
     /// As [`Self::of`], and if the token would leave this machine.

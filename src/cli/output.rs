@@ -57,7 +57,7 @@ pub fn harmless(lines: &str) -> Cow<'_, str> {
     written_out(lines, |one| one != '\n')
 }
 
-/// The same for a text that must stay on its line.
+/// A text that a terminal shows and does not obey, and that stays on its line: newlines are written out as well.
 #[must_use]
 pub fn harmless_word(text: &str) -> Cow<'_, str> {
     written_out(text, |_| true)

@@ -180,9 +180,9 @@ pub struct RawKeep {
 pub struct RawAdmit {
     /// The largest result that is shown whole, in tokens. 0: no limit.
     pub tokens: Option<Value>,
-    /// The same in lines.
+    /// The largest result that is shown whole, in lines.
     pub lines: Option<u32>,
-    /// The same in bytes, or with a unit.
+    /// The largest result that is shown whole, in bytes or with a unit.
     pub bytes: Option<Value>,
     /// Whether results of reads are clipped too.
     pub reads: Option<bool>,

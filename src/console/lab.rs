@@ -469,7 +469,7 @@ fn point((tau, floor, policy): (u32, &str, &str), outcome: &Outcome, usd: Option
     })
 }
 
-/// The same at a prompt.
+/// The command that asks the lab this at a prompt.
 fn command(known: &Known, ask: &WhatIfAsk) -> String {
     let taus: Vec<String> = ask.taus.iter().map(u32::to_string).collect();
     let session = &known.row.session;

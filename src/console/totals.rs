@@ -33,7 +33,7 @@ pub struct Totals {
     client: (u64, u64),
 }
 
-/// The same of sessions that are only watched: what managing would have come to.
+/// What managing would have come to in sessions that are only watched.
 #[derive(Default)]
 struct Observed {
     sessions: u64,

@@ -132,7 +132,7 @@ impl Guard {
         frame.other_lines().any(|line| quotes(line, &self.hidden))
     }
 
-    /// The same for data with a call at a place where none is expected. More of the call may
+    /// Whether data with a call at a place where none is expected may hold a hidden call. More of the call may
     /// follow, or it may continue a call that has begun (`goes_on`).
     pub fn stops_piece(&self, data: &[u8], seen: &[usize], goes_on: bool) -> bool {
         let look = if goes_on { Look::Named } else { Look::Begun };

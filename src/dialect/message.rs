@@ -62,7 +62,7 @@ pub struct Parsed<'a> {
     pub role: Role,
     /// The digest of the canonical projection (design §3).
     pub canonical: Digest,
-    /// The same with the ids of calls left blank, for clients that rename them.
+    /// The canonical digest with the ids of calls left blank, for clients that rename them.
     pub nameless: Digest,
     /// The parts of the content.
     pub parts: Vec<Part<'a>>,
@@ -125,7 +125,7 @@ pub fn as_text(raw: &[u8]) -> Option<Cow<'_, str>> {
 /// tagged, so that bytes never shift from one into the next.
 pub struct Canonical {
     whole: blake3::Hasher,
-    /// The same with the ids of calls left blank, from the first id on.
+    /// The projection with the ids of calls left blank, kept from the first id on.
     nameless: Option<blake3::Hasher>,
 }
 
@@ -169,7 +169,7 @@ impl Canonical {
         Digest(*self.whole.finalize().as_bytes())
     }
 
-    /// The same with the ids of calls left blank.
+    /// The digest of what was added, with the ids of calls left blank.
     #[must_use]
     pub fn nameless(&self) -> Digest {
         let hasher = self.nameless.as_ref().unwrap_or(&self.whole);

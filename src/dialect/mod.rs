@@ -189,7 +189,7 @@ impl Dialect {
         in_format!(self, message::canonical_of_answer(text, calls))
     }
 
-    /// The same with the ids of the calls left blank.
+    /// The canonical digest of such a message with the ids of the calls left blank.
     #[must_use]
     pub fn nameless_of_answer(self, text: &str, calls: &[ParsedCall<'_>]) -> Digest {
         let blank = calls.iter().map(|call| ParsedCall {

@@ -64,7 +64,7 @@ impl Rarest {
 }
 
 impl Names {
-    /// The same names, beside these tools of the client's.
+    /// These names beside these tools of the client's.
     #[must_use]
     pub fn beside(mut self, taken: &[String]) -> Self {
         self.taken = taken.into();

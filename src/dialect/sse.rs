@@ -90,7 +90,7 @@ impl Frame {
         self.whole
     }
 
-    /// The same frame with its missing end of line and blank line put behind it.
+    /// This frame with its missing end of line and blank line put behind it.
     #[must_use]
     pub fn completed(self) -> Self {
         if self.whole {
@@ -105,7 +105,7 @@ impl Frame {
         Self::of(raw.freeze())
     }
 
-    /// The same frame with other data: all other lines and the terminators stay as they are where
+    /// This frame with other data: all other lines and the terminators stay as they are where
     /// the data was of one line and the new data is too.
     #[must_use]
     pub fn with_data(&self, data: &[u8]) -> Bytes {

@@ -30,7 +30,7 @@ impl Patience {
         (Waiting(Arc::clone(&patience.gone)), patience)
     }
 
-    /// The same wait with a time limit.
+    /// This wait with a time limit.
     #[must_use]
     pub fn within(&self, limit: Duration) -> Self {
         Self {

@@ -82,7 +82,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// The same, but stops when nobody waits any more.
+    /// These reads, which stop when nobody waits any more.
     #[must_use]
     pub fn while_waited_for(self, patience: &Patience) -> Self {
         Self {

@@ -92,7 +92,7 @@ pub struct Shape {
     pub role: Role,
     /// The digest of the canonical projection; equal for equal meaning, whatever the bytes.
     pub canonical: Digest,
-    /// The same with the ids of calls left blank: equal if only those differ.
+    /// The canonical digest with the ids of calls left blank: equal if only those differ.
     pub nameless: Digest,
     /// The calls of an assistant message, in array order.
     pub calls: Vec<CallShape>,

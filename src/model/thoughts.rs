@@ -18,8 +18,8 @@ pub enum ReasoningBack {
     Turn,
     /// That of each answer that keeps a call.
     Calls,
-    /// The same, and a thought is valid only behind the very tools, system text and messages that were before it
-    /// when the model thought. Their provider refuses or drops it after a change of any of these.
+    /// That of each answer that keeps a call, and a thought is valid only behind the very tools, system text and
+    /// messages that were before it when the model thought. Their provider refuses or drops it after a change of any of these.
     Bound,
 }
 

@@ -101,7 +101,7 @@ impl Words {
         }
     }
 
-    /// The same words, for the text of a result that says that its call failed, or that it did not.
+    /// These words as those of a result that says that its call failed, or that it did not.
     #[must_use]
     pub fn with_failure(self, failure: bool) -> Self {
         Self { failure, ..self }
@@ -113,7 +113,7 @@ impl Words {
         self.failure
     }
 
-    /// The same words, for a text that joins several, the longest of which has so many bytes.
+    /// These words as those of a text that joins several, the longest of which has so many bytes.
     #[must_use]
     pub fn with_longest(self, longest: usize) -> Self {
         Self { longest, ..self }

@@ -80,7 +80,7 @@ enum Due {
     Always,
     /// If the view would reach the ceiling again too soon.
     FallsShort,
-    /// The same, if the view had pointers, and none of what they pointed to could go.
+    /// If the view would reach the ceiling again too soon, had pointers, and none of what they pointed to could go.
     FreedPointers,
     /// If the view is above the ceiling.
     Unmet,

@@ -54,7 +54,7 @@ pub enum LadderError {
         /// The moment that was asked for.
         when: String,
     },
-    /// The same policy twice at the same moment.
+    /// A policy that stands twice at one moment.
     #[error("`{}` stands there twice", .0.name())]
     Twice(Policy),
     /// `keep` with nothing behind it.

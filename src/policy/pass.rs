@@ -103,7 +103,7 @@ impl Proposal {
         }
     }
 
-    /// The same, followed by what a later policy proposes for the view that this one leaves.
+    /// This proposal, followed by what a later policy proposes for the view that this one leaves.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.plan.append(later.plan);

@@ -185,7 +185,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same plan, followed by the moves of another.
+    /// Adds the moves of another plan behind its own.
     pub fn append(&mut self, other: Self) {
         self.moves.extend(other.moves);
         self.kept.extend(other.kept);
@@ -239,7 +239,7 @@ fn alone<'a>(seen: Marked<'a>, protection: &Protection, one: &Move) -> Result<&'
         is_free(item, one, episode, protection)?;
     }
     let now = marks.get(item.no);
-    // The same mark again makes sense only if it changes what is left.
+    // A mark that an item has already makes sense only if it changes what is left.
     if one.mark < now || (one.mark == now && one.kept.is_none()) {
         return Err(PlanError::Left(one.item));
     }

@@ -101,7 +101,7 @@ impl Protection {
         }
     }
 
-    /// The same, but these calls go last too.
+    /// This protection, under which these calls go last too.
     #[must_use]
     pub fn holding(&self, held: &ItemSet) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Protection {
         }
     }
 
-    /// The same, but these items may not be touched at all.
+    /// This protection, under which these items may not be touched at all.
     #[must_use]
     pub fn sparing(&self, spared: &ItemSet) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Protection {
         }
     }
 
-    /// The same, but nothing of an open episode may be evicted.
+    /// This protection, under which nothing of an open episode may be evicted.
     #[must_use]
     pub fn with_open(&self) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Protection {
         }
     }
 
-    /// The same, but nothing of the episodes before this one may be evicted.
+    /// This protection, under which nothing of the episodes before this one may be evicted.
     #[must_use]
     pub fn with_prologue(&self, prologue: EpisodeIndex) -> Self {
         Self {
@@ -154,8 +154,8 @@ impl Protection {
         }
     }
 
-    /// The same without the recent tail, what was recalled to stay and what is held. All are freed
-    /// last, before a budget is reported unmet.
+    /// This protection without the recent tail, what was recalled to stay and what is held. These are freed last,
+    /// before a budget is reported unmet.
     #[must_use]
     pub fn without_recent(&self) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl Protection {
         }
     }
 
-    /// The same, but calls and results that an act in view depends on may be evicted.
+    /// This protection, under which calls and results that an act in view depends on may be evicted.
     #[must_use]
     pub fn without_depended(&self) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl Protection {
         }
     }
 
-    /// The same for a policy without episodes.
+    /// This protection for a policy that knows no episodes.
     #[must_use]
     pub fn without_episodes(&self) -> Self {
         Self {

@@ -221,8 +221,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The same, but doesn't write the line if the target can't be met yet whatever the line says.
-    /// The caller writes it after the last part, by [`Work::line`].
+    /// Applies some of an episode's moves. Doesn't write its line if the target can't be met yet whatever the line
+    /// says: the caller writes it after the last part, by [`Work::line`].
     pub fn apply_part(&mut self, episode: &Episode, level: Level, moves: Vec<Move>) {
         self.raise(level, moves);
         let hosts = self.line_entries(episode);

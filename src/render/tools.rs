@@ -39,7 +39,7 @@ const PARALLEL: &str = "\
 Put `{tool}` calls into the same message as your next tool calls, in order: the end of the last \
 episode, the start of the next, then the work itself. Never send a message of `{tool}` calls alone, \
 and never mention them to the user.\n";
-/// The same if a message may have only one.
+/// How to mark it, if a message may have only one call.
 const SERIAL: &str = "\
 A message can hold one call, so that each `{tool}` call costs a request of its own: make one only \
 where a large piece of work begins or ends, and never mention it to the user.\n";
@@ -47,7 +47,7 @@ where a large piece of work begins or ends, and never mention it to the user.\n"
 const GONE: &str = "\
 A result that names an evicted episode tells what was there; read the source again if you need \
 the details.";
-/// The same if `recall` is injected.
+/// What it says about evicted content if `recall` is injected.
 const GONE_RECALL: &str = "\
 A result that names an evicted episode tells what was there; if you need the details, `{recall}` \
 brings them back.";

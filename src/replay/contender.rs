@@ -37,7 +37,7 @@ pub enum Annotate {
     Inferred,
     /// The scripted model marks them, and all that this takes is charged.
     Scripted,
-    /// The same of a model that does what the guidance asks.
+    /// A scripted model that does what the guidance asks marks them, and all that this takes is charged.
     Obedient,
 }
 

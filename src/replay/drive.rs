@@ -87,7 +87,7 @@ pub fn play<'a>(
     watched(lab, trace, contenders, follow, &mut |_, _| {})
 }
 
-/// The same, where somebody looks at the players behind every request; the number is the answer's
+/// Plays a session while somebody looks at the players behind every request; the number is the answer's
 /// among the session's messages.
 ///
 /// # Errors

@@ -215,7 +215,7 @@ impl Lab {
         self.followed(trace, &mut |_| {})
     }
 
-    /// The same, where somebody is told how much of it is played, from 0 to 1.
+    /// Plays one session, and tells how much of it is played, from 0 to 1.
     fn followed(
         &self,
         trace: &Trace,

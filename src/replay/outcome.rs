@@ -86,7 +86,7 @@ pub struct Outcome {
     pub unpriced: f64,
     /// Distinctive strings that calls needed of what was said before, and those still visible.
     pub visible: Share,
-    /// The same, and those visible or named in the view by an item or its episode.
+    /// Those strings, and those of them visible or named in the view by an item or its episode.
     pub recoverable: Share,
     /// Lines that calls needed of what was said before, and those still visible.
     pub lines: Share,
@@ -265,7 +265,7 @@ impl Report {
         self.sums(Played::outcome)
     }
 
-    /// The same at one of the ceilings, by its place.
+    /// Each policy by name with its sum over sessions at one of the ceilings, by its place.
     #[must_use]
     pub fn policies_at(&self, ceiling: usize) -> Vec<(&str, Outcome)> {
         self.sums(|played| {

@@ -114,7 +114,7 @@ pub struct Trace {
     pub skipped: Vec<usize>,
     /// The tokens that providers reported, if its agent has kept that.
     pub usage: Option<RecordedUsage>,
-    /// The same session, as the scripted model reads it.
+    /// The session as the scripted model reads it.
     pub recording: Recording,
     /// Whether its thoughts are the lab's, which hold nothing that an answer needs.
     pub made_up: bool,

@@ -28,7 +28,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
         };
         let length = entry.position.saturating_sub(covered(known, index));
         let now = u32::try_from(position - from).unwrap_or(u32::MAX);
-        // The same messages as the record saw keep the numbers that the record gave them.
+        // Messages that the record saw as they are keep the numbers that it gave them.
         let base = if follows && length == now {
             entry.base
         } else {

@@ -14,7 +14,7 @@ pub fn heads(tenant: TenantId, shapes: &[Arc<Shape>]) -> Vec<Head> {
     chain(first, shapes, |shape| shape.canonical)
 }
 
-/// The same heads with the ids of all calls left blank: the results are told apart by their order. They
+/// The heads of all prefixes with the ids of all calls left blank, so that results are told apart by their order. They
 /// begin where `heads` begin.
 #[must_use]
 pub fn nameless(heads: &[Head], shapes: &[Arc<Shape>]) -> Vec<Head> {

@@ -66,7 +66,7 @@ impl<I: From<usize> + Into<usize>, T> Indexed<I, T> {
         self.list.get(at.into())
     }
 
-    /// The same, to be changed.
+    /// The element at an index, to be changed.
     pub fn get_mut(&mut self, at: I) -> Option<&mut T> {
         self.list.get_mut(at.into())
     }

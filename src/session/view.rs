@@ -126,7 +126,7 @@ impl View {
         &self.notes
     }
 
-    /// The same, shared with the caller.
+    /// The marks, shared with the caller.
     #[must_use]
     pub fn shared_marks(&self) -> Arc<Marks> {
         Arc::clone(&self.marks)

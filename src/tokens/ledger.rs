@@ -97,7 +97,7 @@ pub struct LedgerTerms {
     /// Whether the client's own request would be cached at all. It is not if the provider only
     /// caches at breakpoints and the client sets none.
     pub client_caches: bool,
-    /// The same for a view, in which the proxy may set breakpoints.
+    /// Whether a view would be cached at all. The proxy may set breakpoints in it.
     pub view_caches: bool,
     /// Whether what is new in a request is kept for an hour, where the provider does not say.
     pub hourly: bool,
@@ -309,7 +309,7 @@ impl LedgerTerms {
         shown
     }
 
-    /// The same for each token that was not read from the cache.
+    /// What was paid beyond reads for each token that was not read from the cache.
     fn each_beyond_read(&self, usage: &Usage) -> f64 {
         let fresh = usage.prompt - usage.cached;
         match fresh {

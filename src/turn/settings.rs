@@ -122,7 +122,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same ceiling with the published terms (paper 000 §4.4): the order of Algorithm 1 and no
+    /// This ceiling with the published terms (paper 000 §4.4): the order of Algorithm 1 and no
     /// other policy, the floor at the ceiling, no protected tail, and guidance from the first request.
     #[must_use]
     pub fn as_published(self) -> Self {

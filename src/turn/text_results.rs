@@ -84,7 +84,7 @@ impl TextProfile {
         }
     }
 
-    /// The same, compiled once.
+    /// Its syntax, compiled once.
     fn compiled_syntax(self) -> Option<&'static Syntax> {
         static ALL: LazyLock<Vec<Option<Syntax>>> = LazyLock::new(|| {
             let one = |profile: TextProfile| {

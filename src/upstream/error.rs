@@ -71,7 +71,7 @@ impl UpstreamError {
         }
     }
 
-    /// The same error of a connection that may have died of something else than its idleness.
+    /// This error where the connection may have died of something else than its idleness.
     pub(super) fn of_busy_connection(self) -> Self {
         match self {
             Self::Dropped { cause } => Self::Broken { cause },

@@ -34,8 +34,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// memory.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// The same for all answers on one connection. This is more than they can need together: an answer
-/// that nobody reads would otherwise hold up all others on the connection.
+/// How many bytes all answers on one connection may have ahead of their readers. This is more than they can need
+/// together: an answer that nobody reads would otherwise hold up all others on the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// A connection that is silent for so long is probed.

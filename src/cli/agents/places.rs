@@ -25,7 +25,7 @@ impl Environment {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The same, if it is text.
+    /// A variable that is set to something, if that is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.os(name)?.to_str()

@@ -83,7 +83,7 @@ pub struct Figures {
     pub samples: Vec<Sample>,
     /// The session as it was sent.
     pub sent: SessionTotals,
-    /// The same session with the agent's whole history.
+    /// The session as it is with the agent's whole history.
     pub whole: SessionTotals,
     /// How many requests did not extend the one before them.
     pub breaks: usize,
@@ -142,7 +142,7 @@ pub struct DemoMeter {
     prices: Prices,
     count: CountFn,
     sizer: Sizer,
-    /// The same model of a cache as the provider's, for the history that is sent whole.
+    /// A model of a cache like the provider's, for the history that is sent whole.
     cache: PrefixCache,
     /// The size of the request before.
     before: Option<usize>,

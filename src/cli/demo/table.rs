@@ -26,7 +26,7 @@ pub fn summary(figures: &Figures) -> String {
     )
 }
 
-/// The same for an output that is not a terminal.
+/// How far the session is, for an output that is not a terminal.
 #[must_use]
 pub fn progress(figures: &Figures, turns: usize) -> String {
     let turn = figures.samples.len();

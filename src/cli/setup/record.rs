@@ -104,7 +104,7 @@ impl Record {
         (digest(&original) == self.original).then_some(original)
     }
 
-    /// The same for a file that somebody has changed since: the setting alone is taken out.
+    /// A file that somebody has changed since: the setting alone is taken out.
     fn without_the_setting(&self, format: Format, text: &str) -> Result<TakenBack, FormatError> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let others = match format.get(text, &path)? {

@@ -21,7 +21,7 @@ const LICENCES: [&str; 2] = ["vendor/LICENSE.preact", "vendor/LICENSE.htm"];
 const NAMED: &str = "plimsoll/";
 /// How a module names its neighbours.
 const NEIGHBOUR: &str = "from \"./";
-/// The same in a vendored module, which has no spaces.
+/// How a vendored module names its neighbours: it has no spaces.
 const CLOSE: &str = "from\"./";
 
 /// What a page may load and do: what stands in it, and nothing else.

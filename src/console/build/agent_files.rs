@@ -233,7 +233,7 @@ struct Writer<'a> {
     model: &'a str,
     /// In milliseconds since 1970.
     ended: u64,
-    /// The same in ISO 8601.
+    /// When that was, in ISO 8601.
     time: String,
     uuid: String,
     hex: String,

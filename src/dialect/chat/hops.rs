@@ -27,7 +27,7 @@ pub const HOPS: HopFields = HopFields {
         // Claude, through LiteLLM and other gateways: "`max_tokens` must be greater than
         // `thinking.budget_tokens`".
         BelowLimit::Number(&["thinking", "budget_tokens"], 1),
-        // The same as a client of Python wrote it that did not unfold it.
+        // As a client of Python wrote it that did not unfold it.
         BelowLimit::Number(&["extra_body", "thinking", "budget_tokens"], 1),
         BelowLimit::Number(&["extra_body", "reasoning", "max_tokens"], 1),
         // OpenRouter asks that the limit be strictly higher than the budget of reasoning.

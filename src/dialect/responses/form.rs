@@ -1,5 +1,5 @@
 //! What the proxy writes in a Responses conversation: answers, calls, results, tools and errors.
-//! The same answer gives the same bytes, streamed or not. Never reads a unit.
+//! An answer gives the same bytes, streamed or not. Never reads a unit.
 
 use bytes::Bytes;
 

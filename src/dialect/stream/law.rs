@@ -28,7 +28,7 @@ fn streamed(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<String>) 
     (client, hidden(&answers))
 }
 
-/// The same with what the hops said.
+/// What a client gets of a turn that is played in such reads, and what the hops said.
 fn played(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<Answer>) {
     let mut machine = Machine::new(MachineSettings::default(), spec);
     let (mut out, mut answers): (Vec<Bytes>, Vec<Answer>) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ fn played(spec: &Spec, hops: &[Bytes], size: usize) -> (Vec<u8>, Vec<Answer>) {
     (out.concat(), answers)
 }
 
-/// The same of a turn of whole bodies; none where nothing may be handed on.
+/// What a client gets of a turn of whole bodies, and the ids of its hidden calls; none where nothing may be handed on.
 fn whole(spec: &Spec, hops: &[Bytes]) -> (Option<Bytes>, Vec<String>) {
     let mut answers: Vec<Answer> = Vec::new();
     for (number, body) in hops.iter().enumerate() {

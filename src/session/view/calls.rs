@@ -39,7 +39,7 @@ impl View {
         calls.copied().unwrap_or_default()
     }
 
-    /// The same, counted anew.
+    /// What is shown of the calls of a message, counted anew.
     pub(super) fn calls_now(&self, entry: &TranscriptEntry) -> CallsShown {
         let mut calls = CallsShown::default();
         for (at, item) in self.transcript.indexed_items_of(entry) {

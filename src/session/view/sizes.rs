@@ -16,7 +16,7 @@ impl View {
         self.weigh(entry).0
     }
 
-    /// The same view, of which the provider drops these thoughts too.
+    /// This view, of which the provider drops these thoughts too.
     #[must_use]
     pub fn dropping(mut self, thoughts: &[ItemIndex]) -> Self {
         let items = thoughts

@@ -67,7 +67,7 @@ impl Connector {
         self.ask_within(self.limit, commands).await
     }
 
-    /// The same with another limit for the answer, because there is much to send.
+    /// Sends commands at once with another limit for the answer, because there is much to send.
     pub(super) async fn ask_within(
         &self,
         limit: Duration,

@@ -149,7 +149,7 @@ impl Committer {
         Ok(())
     }
 
-    /// The same with blobs in their stored form.
+    /// These writes with their blobs in their stored form.
     pub(super) fn stored(&mut self, writes: Writes, form: Form) -> Result<Writes, StoreError> {
         match form {
             Form::Usual => self.encode(writes),
@@ -190,7 +190,7 @@ impl Committer {
         self.archive.as_ref().map_or(0, Archive::end)
     }
 
-    /// The same after a look at what is written, beside an archive of this length.
+    /// Writes to the engine after a look at what is written, beside an archive of this length.
     pub(super) fn put_looked(
         &mut self,
         trees: &Trees,

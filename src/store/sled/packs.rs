@@ -126,7 +126,7 @@ impl Trees {
         Ok(found.map(|found| Pack::new(found, None)))
     }
 
-    /// The same pack, up to where the next one begins.
+    /// This pack, up to where the next one begins.
     fn cut(&self, pack: Pack) -> Result<Pack, ::sled::Error> {
         let next = self.packs.get_gt(&pack.key)?;
         let next = next.as_ref().map(|(key, _)| &**key);

@@ -165,7 +165,7 @@ impl Committer {
         Ok(held)
     }
 
-    /// The same with blobs as they came.
+    /// These writes with their blobs as they came.
     fn decoded(&self, mut writes: Writes) -> Result<Writes, StoreError> {
         for (id, _, bytes) in &mut writes.blobs {
             *bytes = codec::decode(&self.shared.settings.seals, id, bytes)?;

@@ -13,7 +13,7 @@ const OLD: &str = "the key before, which is long enough";
 /// Short enough not to be compressed.
 const TEXT: &[u8] = b"a text that nobody else may read";
 
-/// The same store, whose values are sealed.
+/// A store with these settings whose values are sealed.
 pub(in crate::store) fn sealed(settings: StoreSettings) -> StoreSettings {
     keyed(&settings, Some(KEY), &[])
 }

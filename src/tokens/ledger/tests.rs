@@ -230,7 +230,7 @@ fn unsent(asked: RequestSizes, whole: u64, alike: u64) -> UnsentView {
     }
 }
 
-/// The same turns as above, the client's own request sent in place of the view.
+/// The turns of the test above, with the client's own request sent in place of the view.
 #[test]
 fn what_was_only_watched_is_projected_as_it_would_be_accounted() {
     let call = call(asked(1_000, 900, 900), 1_000, usage(1_000, 900, 0, 10));

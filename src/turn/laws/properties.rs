@@ -147,7 +147,7 @@ impl SessionTerms {
         }
     }
 
-    /// The same without `recall`.
+    /// This run without `recall`.
     pub fn without_recall(self) -> Self {
         Self {
             recall: false,

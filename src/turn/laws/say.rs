@@ -14,7 +14,7 @@ use crate::dialect::answer::{Answer, Call, Reasoning};
 pub enum Say {
     /// Text of so many tokens.
     Text(u32),
-    /// The same, with a call as smolagents writes it.
+    /// Text of so many tokens with a call as smolagents writes it.
     Step(u32),
     /// Reasoning of so many tokens.
     Think(u32),

@@ -9,7 +9,7 @@ use crate::dialect::splice::Addition::{Guidance, Hop, Result, System};
 enum Put {
     /// The client's unit.
     Unit(usize),
-    /// The same with other bytes.
+    /// The client's unit with other bytes.
     Edited(usize, &'static str),
     /// The proxy's own.
     Own(Addition, &'static str),

@@ -228,7 +228,7 @@ fn lived(text: &str, fates: &[Fate]) -> String {
     marked(text, fates, &[], 0)
 }
 
-/// The same with breakpoints, each before a unit.
+/// The body after all fates with breakpoints, each before a unit.
 fn marked(text: &str, fates: &[Fate], breakpoints: &[(Breakpoint, usize)], max: usize) -> String {
     let request = request(text);
     let mut splice = request.splice();

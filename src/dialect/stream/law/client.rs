@@ -89,7 +89,7 @@ fn json(text: &str) -> Option<Value> {
     Some(lower(value))
 }
 
-/// The same with all keys in lower case.
+/// A value with all its keys in lower case.
 fn lower(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -68,7 +68,7 @@ impl Hop {
         Bytes::from(stream)
     }
 
-    /// The same as a body.
+    /// The hop as a body.
     pub(super) fn body(&self, dialect: Dialect, number: usize) -> Bytes {
         let body = match dialect {
             Dialect::Chat => self.chat_body(number),

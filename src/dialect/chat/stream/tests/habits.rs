@@ -40,7 +40,7 @@ fn streamed(deltas: &[Value]) -> (Vec<Value>, Answer) {
     (deltas.collect(), answer)
 }
 
-/// The same of a whole body.
+/// What a whole body hands out, and what it says.
 fn whole(message: &Value) -> (Value, Answer) {
     let choice = json!({"index": 0, "message": message, "finish_reason": "tool_calls"});
     let body = Bytes::from(json!({"id": "a", "choices": [choice]}).to_string());
