@@ -11,7 +11,7 @@ use super::known::Known;
 use super::rows;
 use super::story::{Story, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
-use super::{Answer, Console, Named};
+use super::{Answer, Console};
 use crate::model::{ExplicitKind, ItemNo, MESSAGE_TOKENS, Mark};
 use crate::pipeline::SessionAsk;
 use crate::policy::{EvictionSettings, Order};
@@ -38,14 +38,14 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], for what is not understood, and if nothing may be evicted.
-    pub fn evict(&self, named: Named<'_>, body: &[u8]) -> Answer {
+    pub fn evict(&self, name: &str, body: &[u8]) -> Answer {
         let ask: EvictBody = serde_json::from_slice(body).map_err(|error| {
             let message = format!(
                 "send a body like {{\"now\": true}} or {{\"items\": [\"Read:12\"], \"now\": false}}: {error}"
             );
             ConsoleError::new(400, "bad_body", message)
         })?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         match ask.items {
             None => self.evict_to_floor(&known, ask.now),
             Some(items) => self.evict_items(&known, &items, ask.now),
@@ -96,7 +96,7 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], for what is not understood, and if nothing can be brought back.
-    pub fn recall(&self, named: Named<'_>, body: &[u8]) -> Answer {
+    pub fn recall(&self, name: &str, body: &[u8]) -> Answer {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct RecallBody {
@@ -113,7 +113,7 @@ impl Console {
             let message = "name what is to come back: ids like \"Read:12\", or an episode";
             return Err(ConsoleError::new(400, "bad_body", message));
         }
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         self.may_recall(&known)?;
         let story = Story::of(&known.path);
         let (mut asks, mut tokens) = (Vec::new(), 0_u64);
@@ -144,7 +144,7 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], and for what is not understood.
-    pub fn withdraw(&self, named: Named<'_>, body: &[u8]) -> Answer {
+    pub fn withdraw(&self, name: &str, body: &[u8]) -> Answer {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct WithdrawBody {
@@ -154,7 +154,7 @@ impl Console {
             let message = format!("send a body like {{\"items\": [\"Read:12\"]}}: {error}");
             ConsoleError::new(400, "bad_body", message)
         })?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         let session = known.row.of_session();
         self.app.asked.withdraw(session, &known.path, &ask.items);
         Ok(self.waiting(&known))
@@ -165,21 +165,21 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], and for what is not understood.
-    pub fn pin(&self, named: Named<'_>, body: &[u8]) -> Answer {
-        self.note_pins(named, body, PinAsk::read)
+    pub fn pin(&self, name: &str, body: &[u8]) -> Answer {
+        self.note_pins(name, body, PinAsk::read)
     }
 
     /// Asks for pins to be lifted.
     ///
     /// # Errors
     /// As [`Self::pin`].
-    pub fn unpin(&self, named: Named<'_>, body: &[u8]) -> Answer {
-        self.note_pins(named, body, PinAsk::read_lifted)
+    pub fn unpin(&self, name: &str, body: &[u8]) -> Answer {
+        self.note_pins(name, body, PinAsk::read_lifted)
     }
 
     fn note_pins(
         &self,
-        named: Named<'_>,
+        name: &str,
         body: &[u8],
         read: impl FnOnce(&str) -> Result<Vec<PinAsk>, String>,
     ) -> Answer {
@@ -194,7 +194,7 @@ impl Console {
                 read(&ids.join(" ")).map_err(|allowed| format!("`ids` {allowed}"))
             })
             .map_err(|message| ConsoleError::new(400, "bad_body", message))?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         self.note(&known, pins.into_iter().map(SessionAsk::Pin).collect())?;
         Ok(json!({"session": known.row.session, "from": "the session's next turn"}))
     }

@@ -77,7 +77,7 @@ impl Console {
                 watched,
                 ..
             } => {
-                let Some((known, row)) = self.told(*tenant, session, *watched) else {
+                let Some((known, row)) = self.told(session, *watched) else {
                     return Vec::new();
                 };
                 let entries = known.path.entries.iter();

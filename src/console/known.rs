@@ -3,22 +3,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
-
 use super::error::ConsoleError;
 use super::needed::NeededLater;
-use crate::history::{self, Reads, usage_key};
-use crate::model::caches::{bounded, entry};
-use crate::model::{
-    CacheName, Dialect, Digest, LateReport, Parent, RecordId, SessionRow, TenantId,
-};
+use crate::history::{self, Reads};
+use crate::model::caches::{Bounded, Weigh, bounded};
+use crate::model::{CacheName, Dialect, Digest, Parent, RecordId, SessionRow, TenantId};
 use crate::pipeline::App;
 use crate::session::path::Path;
 use crate::store::Store;
-
-/// Of how many rows it is read at a time what came late.
-const ROWS: usize = 1000;
 
 /// What a title takes that is learned after its session was weighed.
 const TITLE_BYTES: usize = 256;
@@ -28,7 +20,7 @@ const TITLE_BYTES: usize = 256;
 pub struct Known {
     /// Its row in the list.
     pub row: SessionRow,
-    /// Its turns, each with what was reported late.
+    /// Its turns.
     pub path: Arc<Path>,
     /// Whether its records are in memory alone, because it is only watched.
     pub watched: bool,
@@ -42,23 +34,19 @@ pub struct Known {
     weight: usize,
 }
 
-/// Weighs sessions by the memory that they take.
-#[derive(Clone)]
-pub struct ByBytes;
-
-impl Weighter<Digest, Arc<Known>> for ByBytes {
-    fn weight(&self, _key: &Digest, known: &Arc<Known>) -> u64 {
-        known.weight as u64
+impl Weigh for Arc<Known> {
+    fn owned(&self) -> usize {
+        self.weight
     }
 }
 
 /// Sessions that were read lately.
-pub type KnownSessions = Cache<Digest, Arc<Known>, ByBytes>;
+pub type KnownSessions = Bounded<Digest, Arc<Known>>;
 
 /// Room for sessions within their share of `all`, the memory of all caches.
 #[must_use]
 pub fn room(all: usize) -> KnownSessions {
-    bounded(CacheName::Console, all, ByBytes)
+    bounded(CacheName::Console, all)
 }
 
 impl Known {
@@ -100,8 +88,7 @@ pub fn each_row(
     each: &mut dyn FnMut(SessionRow) -> bool,
 ) -> Result<(), ConsoleError> {
     let has = |row: &[u8]| memchr::memmem::find(row, text.as_bytes()).is_some();
-    each_page(store, &has, &mut |mut rows| {
-        learn_of_newest(store, &mut rows)?;
+    each_page(store, &has, &mut |rows| {
         Ok(rows.into_iter().all(&mut *each))
     })
 }
@@ -119,34 +106,6 @@ pub fn each_page(
         let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
         each(rows.collect())
     })
-}
-
-/// Adds to rows what their newest turns cost, where that was known only after the row was written.
-pub fn learn_of_newest<'a>(
-    store: &Store,
-    rows: impl IntoIterator<Item = &'a mut SessionRow>,
-) -> Result<(), ConsoleError> {
-    let lacks = |row: &&mut SessionRow| row.sums.accounts < row.sums.turns;
-    let mut lacking: Vec<&mut SessionRow> = rows.into_iter().filter(lacks).collect();
-    for page in lacking.chunks_mut(ROWS) {
-        learn_page(store, page)?;
-    }
-    Ok(())
-}
-
-fn learn_page(store: &Store, lacking: &mut [&mut SessionRow]) -> Result<(), ConsoleError> {
-    let keys: Vec<Digest> = lacking.iter().map(|row| usage_key(row.record)).collect();
-    let links = store.links(&keys)?;
-    let found = lacking.iter_mut().zip(&links);
-    let found = found.filter_map(|(row, links)| Some((row, links.first()?.1)));
-    let (rows, blobs): (Vec<_>, Vec<Digest>) = found.unzip();
-    for (row, bytes) in rows.into_iter().zip(store.blobs(&blobs)?) {
-        let report = bytes.and_then(|bytes| rmp_serde::from_slice::<LateReport>(&bytes).ok());
-        if let Some(cost) = report.and_then(|report| report.cost) {
-            row.sums.add(&cost);
-        }
-    }
-    Ok(())
 }
 
 /// How many rows a store has, counted up to a limit.
@@ -171,46 +130,21 @@ pub fn read_name(name: &str) -> Result<String, ConsoleError> {
         .ok_or_else(|| ConsoleError::parameter(message))
 }
 
-/// Several tenants have a session of one name, and none of them was named.
-pub fn ambiguous(tenants: impl IntoIterator<Item = Digest>) -> ConsoleError {
-    let tenants: Vec<String> = tenants.into_iter().map(|tenant| tenant.short()).collect();
-    let message = format!(
-        "several tenants have this session: add ?tenant= and one of {}",
-        tenants.join(", ")
-    );
-    ConsoleError::new(409, "ambiguous_session", message)
-}
-
-/// The session of a name. `tenant` is the beginning of its tenant's hash, where two have one of a name.
-pub fn find_row(
-    app: &App,
-    name: &str,
-    tenant: Option<&str>,
-) -> Result<(SessionRow, bool), ConsoleError> {
+/// The session of a name, which is hashed with its tenant, so that no two tenants have the same. The managed one, if the
+/// session was also watched.
+pub fn find_row(app: &App, name: &str) -> Result<(SessionRow, bool), ConsoleError> {
     let name = read_name(name)?;
-    let is_whole = tenant.is_some_and(|tenant| Digest::parse_hex(tenant).is_some());
-    let mut found: Vec<(SessionRow, bool)> = Vec::new();
     for watched in [false, true] {
+        let mut found = None;
         each_row(store(app, watched), &name, &mut |row| {
-            let fits = tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant));
-            let other = |(known, _): &(SessionRow, bool)| known.tenant != row.tenant;
-            if row.session == name && fits && found.iter().all(other) {
-                found.push((row, watched));
-            }
-            // Of a whole tenant there is no second one, and the newest stand first.
-            !is_whole || found.is_empty()
+            found = Some(row).filter(|row| row.session == name);
+            found.is_none()
         })?;
-        if is_whole && !found.is_empty() {
-            break;
+        if let Some(row) = found {
+            return Ok((row, watched));
         }
     }
-    match found.len() {
-        0 => Err(ConsoleError::unknown_session(&name)),
-        1 => found
-            .pop()
-            .ok_or_else(|| ConsoleError::unknown_session(&name)),
-        _ => Err(ambiguous(found.iter().map(|(row, _)| row.tenant))),
-    }
+    Err(ConsoleError::unknown_session(&name))
 }
 
 /// Reads the session of a row, or takes it from what was read before.
@@ -225,7 +159,7 @@ pub fn read(
     let record = row.record;
     if let Some(known) = before.as_ref().filter(|known| {
         let newest = known.path.entries.last();
-        newest.is_some_and(|newest| newest.id == record && newest.account().is_some())
+        newest.is_some_and(|newest| newest.id == record)
     }) {
         return Ok(Arc::clone(known));
     }
@@ -238,11 +172,10 @@ pub fn read(
     if path.is_none() {
         path = history::load(&reads, record)?;
     }
-    let Some(mut path) = path else {
+    let Some(path) = path else {
         let message = format!("session {} is not whole: a record is missing", row.session);
         return Err(ConsoleError::new(404, "unknown_session", message));
     };
-    learn_late(&reads, &mut path)?;
     let known = Known {
         row,
         path: Arc::new(path),
@@ -262,7 +195,7 @@ pub fn keep(app: &App, kept: &KnownSessions, known: &Known) -> Arc<Known> {
     let needed = needed.map_or(0, NeededLater::weight);
     let labels = known.labels.get().and_then(Option::as_deref);
     let labels = labels.map_or(0, str::len);
-    let own = size_of::<Known>() + TITLE_BYTES + entry::<Digest, Arc<Known>>();
+    let own = size_of::<Known>() + TITLE_BYTES;
     let known = Arc::new(Known {
         weight: known.path.weight() + needed + labels + own,
         ..known.clone()
@@ -285,34 +218,4 @@ fn longer(reads: &Reads<'_>, path: &Path, id: RecordId) -> Result<Option<Path>, 
     };
     let goes_on = record.parent == Parent::Record(newest.id);
     Ok(goes_on.then(|| path.extend(id, Arc::new(record))))
-}
-
-/// Reads what was reported late of turns that lack it.
-fn learn_late(reads: &Reads<'_>, path: &mut Path) -> Result<(), ConsoleError> {
-    let lacking: Vec<usize> = path
-        .entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| entry.account().is_none() || entry.reported.is_none())
-        .map(|(at, _)| at)
-        .collect();
-    let ids = lacking.iter().filter_map(|at| path.entries.get(*at));
-    let keys: Vec<Digest> = ids.map(|entry| usage_key(entry.id)).collect();
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let links = reads.links(&keys)?;
-    let first = |links: &Vec<(u32, Digest)>| links.first().map(|(_, blob)| *blob);
-    let found = lacking.iter().zip(&links);
-    let found: Vec<(usize, Digest)> = found
-        .filter_map(|(at, links)| Some((*at, first(links)?)))
-        .collect();
-    let blobs: Vec<Digest> = found.iter().map(|(_, blob)| *blob).collect();
-    for ((at, _), bytes) in found.iter().zip(reads.blobs(&blobs)?) {
-        let report = bytes.and_then(|bytes| rmp_serde::from_slice::<LateReport>(&bytes).ok());
-        if let (Some(report), Some(entry)) = (report, path.entries.get_mut(*at)) {
-            entry.learn(&report);
-        }
-    }
-    Ok(())
 }

@@ -66,15 +66,6 @@ pub struct Console {
     known: KnownSessions,
 }
 
-/// A session's name and, where two tenants have one of that name, the beginning of its tenant.
-#[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
-    /// The name.
-    pub session: &'a str,
-    /// The tenant.
-    pub tenant: Option<&'a str>,
-}
-
 type Answer = Result<Value, ConsoleError>;
 
 impl Console {
@@ -209,9 +200,7 @@ impl Console {
             // What a newer version wrote in another form is left out.
             let read = page.iter();
             let read = read.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
-            let mut own: Vec<SessionRow> = read.collect();
-            known::learn_of_newest(store, &mut own)?;
-            rows.extend(own.into_iter().map(|row| ListedRow {
+            rows.extend(read.map(|row: SessionRow| ListedRow {
                 row,
                 watched,
                 item: None,
@@ -282,8 +271,8 @@ impl Console {
         extras
     }
 
-    fn read(&self, named: Named<'_>) -> Result<Arc<Known>, ConsoleError> {
-        let (row, watched) = known::find_row(&self.app, named.session, named.tenant)?;
+    fn read(&self, name: &str) -> Result<Arc<Known>, ConsoleError> {
+        let (row, watched) = known::find_row(&self.app, name)?;
         known::read(&self.app, &self.known, row, watched)
     }
 
@@ -291,8 +280,8 @@ impl Console {
     ///
     /// # Errors
     /// If it is not known, or the store does not answer.
-    pub fn session(&self, named: Named<'_>) -> Answer {
-        let known = self.read(named)?;
+    pub fn session(&self, name: &str) -> Answer {
+        let known = self.read(name)?;
         let story = Story::of(&known.path);
         let shows = self.app.serving.shown != ShownContent::Off;
         let needed = self.needed(&known);
@@ -326,11 +315,7 @@ impl Console {
 
     /// What descends from a session.
     fn tree(&self, known: &Known) -> Result<Tree, ConsoleError> {
-        let named = Named {
-            session: &known.row.session,
-            tenant: Some(&known.row.tenant.hex()),
-        };
-        Tree::read(&self.app, named)
+        Tree::read(&self.app, &known.row.session)
     }
 
     /// The sub-agents and branches of a session itself.
@@ -348,10 +333,10 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], and for what is not understood.
-    pub fn turns(&self, named: Named<'_>, mut query: Query) -> Answer {
+    pub fn turns(&self, name: &str, mut query: Query) -> Answer {
         let (from, to) = (query.turn("from")?, query.turn("to")?);
         query.end("turns")?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         turns::columns(&known.path, from, to)
     }
 
@@ -359,7 +344,7 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`].
-    pub fn items(&self, named: Named<'_>, mut query: Query) -> Answer {
+    pub fn items(&self, name: &str, mut query: Query) -> Answer {
         let turn = query.turn("turn")?;
         let limit = query.number("limit", 1, items::MOST_ITEMS)?;
         let from = match query.take("cursor") {
@@ -370,7 +355,7 @@ impl Console {
             })?,
         };
         query.end("items")?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         let story = Story::of(&known.path);
         let needed = self.needed(&known);
         let asked = (turn, from, limit.unwrap_or(items::ITEMS));
@@ -385,10 +370,10 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`], and if there is no such item or turn.
-    pub fn item(&self, named: Named<'_>, item: &str, mut query: Query) -> Answer {
+    pub fn item(&self, name: &str, item: &str, mut query: Query) -> Answer {
         let turn = query.turn("turn")?;
         query.end("an item")?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         let story = Story::of(&known.path);
         let needed = self.needed(&known);
         items::detail(&self.app, &known, &story, needed.as_deref(), (item, turn))
@@ -398,10 +383,10 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`], and if no pass ran before that turn.
-    pub fn pass(&self, named: Named<'_>, turn: &str) -> Answer {
+    pub fn pass(&self, name: &str, turn: &str) -> Answer {
         let number = turn.parse::<u32>().ok().filter(|turn| *turn > 0);
         let number = number.ok_or_else(|| ConsoleError::parameter("a turn is a number from 1"))?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         let story = Story::of(&known.path);
         let needed = self.needed(&known);
         items::pass(&self.app, &known, &story, needed.as_deref(), number)
@@ -411,14 +396,14 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::session`], for what is not understood, and if its texts may not be shown or are gone.
-    pub fn build(&self, named: Named<'_>, body: &[u8]) -> Answer {
+    pub fn build(&self, name: &str, body: &[u8]) -> Answer {
         let ask = serde_json::from_slice(body).map_err(|error| {
             let message = format!(
                 "send what to take, like {{\"format\": \"chat\", \"turns\": [[1, 4]]}}: {error}"
             );
             ConsoleError::new(400, "bad_body", message)
         })?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         build::build(&self.app, &known, &Story::of(&known.path), &ask)
     }
 
@@ -484,7 +469,7 @@ impl Console {
     /// As [`Self::build`], and without the lab.
     pub fn what_if(
         &self,
-        named: Named<'_>,
+        name: &str,
         body: &[u8],
         each: &mut dyn FnMut(&Value) -> bool,
     ) -> Result<(), ConsoleError> {
@@ -492,17 +477,13 @@ impl Console {
             let message = format!("send what to try, like {{\"taus\": [20000, 40000]}}: {error}");
             ConsoleError::new(400, "bad_body", message)
         })?;
-        let known = self.read(named)?;
+        let known = self.read(name)?;
         lab::what_if(&self.app, &known, &ask, each)
     }
 
     /// The row and the turn of a record, for an event.
-    fn told(&self, tenant: TenantId, session: &str, watched: bool) -> Option<(Arc<Known>, Value)> {
-        let named = Named {
-            session,
-            tenant: Some(&tenant.0.hex()),
-        };
-        let (row, found) = known::find_row(&self.app, named.session, named.tenant).ok()?;
+    fn told(&self, session: &str, watched: bool) -> Option<(Arc<Known>, Value)> {
+        let (row, found) = known::find_row(&self.app, session).ok()?;
         let known = known::read(&self.app, &self.known, row, found || watched).ok()?;
         let extras = self.extras(&known.row, known.watched, false);
         let row = rows::shown(&known.row, &extras);

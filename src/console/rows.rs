@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::query::Query;
-use super::{Named, known, money};
+use super::{known, money};
 use crate::model::{Digest, RowSizes, SessionRow, TenantId};
 use crate::policy::Zone;
 use crate::record::lossy;
@@ -50,7 +50,6 @@ pub struct ListAsk {
     /// Text that a row must have.
     pub text: Option<String>,
     zone: Option<ZoneAsk>,
-    tenant: Option<String>,
     model: Option<String>,
     unmanaged: bool,
     loss: bool,
@@ -106,7 +105,6 @@ impl ListAsk {
         let ask = Self {
             text: query.take("q").map(|text| text.to_lowercase()),
             zone,
-            tenant: query.take("tenant"),
             model: query.take("model"),
             unmanaged: query.word("unmanaged", &["1"])?.is_some(),
             loss: query.word("loss", &["1"])?.is_some(),
@@ -132,7 +130,6 @@ impl ListAsk {
     pub fn is_plain(&self) -> bool {
         self.zone.is_none()
             && self.text.is_none()
-            && self.tenant.is_none()
             && self.model.is_none()
             && self.parent.is_none()
             && !self.unmanaged
@@ -142,10 +139,8 @@ impl ListAsk {
 
     /// The session whose tree is asked for.
     #[must_use]
-    pub fn root(&self) -> Option<Named<'_>> {
-        let session = self.parent.as_deref().filter(|parent| !parent.is_empty())?;
-        let tenant = self.tenant.as_deref();
-        Some(Named { session, tenant })
+    pub fn root(&self) -> Option<&str> {
+        self.parent.as_deref().filter(|parent| !parent.is_empty())
     }
 
     /// Whether a row fits, its text left out. Rows of a tree are chosen before.
@@ -155,10 +150,8 @@ impl ListAsk {
             ZoneAsk::In(zone) => zone_of(row) == zone,
             ZoneAsk::Over => row.sums.over > 0,
         });
-        let tenant = self.tenant.as_ref();
         let orphans = self.parent.as_deref() == Some("");
-        zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
-            && self.model.as_ref().is_none_or(|model| row.model == *model)
+        zone && self.model.as_ref().is_none_or(|model| row.model == *model)
             && (!orphans || row.parent.is_none())
             && (!self.unmanaged || is_watched(row))
             && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))

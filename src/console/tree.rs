@@ -1,16 +1,15 @@
 //! The tree below a session: its sub-agents and branches, and theirs, with the sums over all of it. Owns which rows
 //! belong to it. Reads rows alone, and never a record.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::error::ConsoleError;
+use super::known;
 use super::rows::{self, ListedRow};
 use super::totals::Totals;
-use super::{Named, known};
-use crate::model::Digest;
 use crate::pipeline::App;
 
 /// How the field is written that a row has if it names a parent.
@@ -27,29 +26,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree of a session, all of it of one tenant. A name that no row has, as itself or as a parent, has
+    /// Reads the tree of a session. A name that no row has, as itself or as a parent, has
     /// an empty one.
     ///
     /// # Errors
-    /// If several tenants have such a session, or the store does not answer.
-    pub fn read(app: &App, named: Named<'_>) -> Result<Self, ConsoleError> {
-        let (rows, name) = (family(app, named)?, named.session);
-        let touches =
-            |one: &&ListedRow| one.row.session == name || one.row.parent.as_deref() == Some(name);
-        let tenants: BTreeSet<Digest> = rows
-            .iter()
-            .filter(touches)
-            .map(|one| one.row.tenant)
-            .collect();
-        if tenants.len() > 1 {
-            return Err(known::ambiguous(tenants));
-        }
+    /// If the store does not answer.
+    pub fn read(app: &App, name: &str) -> Result<Self, ConsoleError> {
         let mut tree = Self::default();
         let mut children: HashMap<String, Vec<ListedRow>> = HashMap::new();
-        for one in rows {
-            if !tenants.contains(&one.row.tenant) {
-                continue;
-            }
+        for one in family(app, name)? {
             if one.row.session == name {
                 tree.root.push(one);
             } else if let Some(parent) = one.row.parent.clone() {
@@ -68,18 +53,7 @@ impl Tree {
         // In the list's own order, in which texts are searched.
         tree.below
             .sort_by_key(|one| std::cmp::Reverse(rows::place(&one.row)));
-        tree.learn(app)?;
         Ok(tree)
-    }
-
-    /// Adds what was known of the newest turns only after their rows were written.
-    fn learn(&mut self, app: &App) -> Result<(), ConsoleError> {
-        for watched in [false, true] {
-            let rows = self.root.iter_mut().chain(&mut self.below);
-            let own = rows.filter(|one| one.watched == watched);
-            known::learn_of_newest(known::store(app, watched), own.map(|one| &mut one.row))?;
-        }
-        Ok(())
     }
 
     /// The sums over the root and all below it.
@@ -107,17 +81,13 @@ impl Tree {
 }
 
 /// The rows that name a parent, and those of the session itself, as they were written.
-fn family(app: &App, named: Named<'_>) -> Result<Vec<ListedRow>, ConsoleError> {
-    let wanted = [Finder::new(PARENT), Finder::new(named.session)];
+fn family(app: &App, name: &str) -> Result<Vec<ListedRow>, ConsoleError> {
+    let wanted = [Finder::new(PARENT), Finder::new(name)];
     let has = |row: &[u8]| wanted.iter().any(|text| text.find(row).is_some());
     let mut family = Vec::new();
     for watched in [false, true] {
         known::each_page(known::store(app, watched), &has, &mut |page| {
-            let of = |tenant: &str, row: Digest| row.hex().starts_with(tenant);
-            let own = page
-                .into_iter()
-                .filter(|row| named.tenant.is_none_or(|tenant| of(tenant, row.tenant)));
-            family.extend(own.map(|row| ListedRow {
+            family.extend(page.into_iter().map(|row| ListedRow {
                 row,
                 watched,
                 item: None,

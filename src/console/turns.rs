@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
 use super::money;
-use crate::model::{CacheFacts, Effect, MissCause, StoredHop, Usage};
+use crate::model::{CacheFacts, Effect, MissCause, StoredHop};
 use crate::session::path::{Path, PathEntry};
 
 /// The most turns of one answer.
@@ -74,15 +74,8 @@ const FIELDS: [&str; 18] = [
 pub fn one(entry: &PathEntry) -> Value {
     let record = &entry.record;
     let facts = &record.facts;
-    let last = record.hops.len().saturating_sub(1);
     let ratio = ratio(entry);
-    let hops = record.hops.iter().enumerate();
-    let hops: Vec<Value> = hops
-        .map(|(at, hop)| {
-            let late = entry.reported.filter(|_| at == last);
-            self::hop(hop, hop.usage.or(late), ratio)
-        })
-        .collect();
+    let hops: Vec<Value> = record.hops.iter().map(|one| hop(one, ratio)).collect();
     let recalled = record.hops.iter().flat_map(|hop| &hop.calls);
     let recalled: u32 = recalled
         .map(|call| match &call.effect {
@@ -106,7 +99,7 @@ pub fn one(entry: &PathEntry) -> Value {
         "recalled": recalled,
         "own_ms": millis(facts.own_us),
         "first_ms": facts.first_us.map(millis),
-        "account": entry.account().as_ref().map(money::of_turn),
+        "account": facts.account.as_ref().map(money::of_turn),
         "request_ids": ids,
         "fail_open": facts.fail_open,
         "cut": facts.cut,
@@ -136,7 +129,8 @@ pub fn scaled(tokens: u64, ratio: f64) -> u64 {
     (crate::record::lossy(tokens) * ratio).round() as u64
 }
 
-fn hop(hop: &StoredHop, usage: Option<Usage>, ratio: f64) -> Value {
+fn hop(hop: &StoredHop, ratio: f64) -> Value {
+    let usage = hop.usage;
     json!([
         scaled(hop.estimate, ratio),
         usage.map(|usage| usage.prompt),

@@ -62,8 +62,11 @@ pub trait FormatMachine: Debug + Send + Sync {
     /// Whether this data at the end of a body, whose frame lacks its blank line, is a whole event.
     fn is_whole(&self, data: &[u8]) -> bool;
 
-    /// Whether the frame with the finish reason was seen.
+    /// Whether the frame with the finish reason was seen. It and all after it are held.
     fn finish_seen(&self) -> bool;
+
+    /// Whether all that the hop says was seen, its usage included.
+    fn is_told(&self) -> bool;
 
     /// Whether frames before the finish reason wait for what follows them.
     fn has_queue(&self) -> bool;

@@ -250,25 +250,18 @@ impl Machine {
         kept
     }
 
-    /// Whether the frame with the finish reason was seen. It and all after it are held, and what
-    /// the hop says is known but for the end of its body.
-    #[must_use]
-    pub fn finish_seen(&self) -> bool {
-        self.format.finish_seen()
-    }
-
     /// Whether frames wait for what follows them, so that the client hears nothing meanwhile.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.kept.is_some() || self.format.finish_seen() || self.format.has_queue()
     }
 
-    /// What the hop says, once its finish reason was seen: all but usage that comes behind it. So a
-    /// driver can begin to record a turn while the upstream is still sending its end.
+    /// What the hop says, once all of it was seen: the finish reason with its usage, or the mark behind which nothing
+    /// comes. Whoever passes the stream on unchanged can then record the turn before the client sees its end.
     #[must_use]
     pub fn said(&self) -> Option<Answer> {
         let said = || self.diagnosed(self.format.said());
-        self.format.finish_seen().then(said)
+        self.format.is_told().then(said)
     }
 
     fn diagnosed(&self, answer: Answer) -> Answer {

@@ -1,6 +1,5 @@
-//! Reads a recorded conversation from the store: the path that ends at a record, usage that was
-//! reported late, and what was said. `pipeline` continues it, `inspect` shows it. Never writes, and
-//! never decides which record is meant.
+//! Reads a recorded conversation from the store: the path that ends at a record, and what was said.
+//! `pipeline` continues it, `inspect` shows it. Never writes, and never decides which record is meant.
 
 mod conversation;
 mod patience;
@@ -12,8 +11,8 @@ pub use conversation::{Conversation, conversation};
 pub use patience::{Patience, Waiting};
 pub use reads::{Readers, Reads};
 
-use crate::model::{Digest, LateReport, Parent, RecordId, Snapshot, TurnRecord};
-use crate::session::path::{Path, REPORTS};
+use crate::model::{Digest, Parent, RecordId, Snapshot, TurnRecord};
+use crate::session::path::Path;
 use crate::store::StoreError;
 
 /// Why a path could not be read. The request is then forwarded as it came.
@@ -57,18 +56,6 @@ pub fn load(store: &Reads<'_>, id: RecordId) -> Result<Option<Path>, FindError> 
     for (id, record) in newer.into_iter().rev() {
         path.push(id, record);
     }
-    // A path in memory has the late reports of all turns. Here only the newest is read, because
-    // counts are corrected by that one.
-    for entry in path.entries.iter_mut().rev().take(REPORTS) {
-        if entry.reported.is_none()
-            && let Some(report) = late_report(store, entry.id)?
-        {
-            entry.learn(&report);
-        }
-        if entry.told().is_some() {
-            break;
-        }
-    }
     Ok(Some(path))
 }
 
@@ -95,24 +82,4 @@ fn snapshot(store: &Reads<'_>, id: Digest) -> Result<Option<Path>, FindError> {
         records.push(Arc::new(rmp_serde::from_slice::<TurnRecord>(&bytes)?));
     }
     Ok(Some(Path::from_snapshot(&snapshot, records)))
-}
-
-/// The key of usage that was reported after the record was written.
-#[must_use]
-pub fn usage_key(id: RecordId) -> Digest {
-    Digest::of(&[b"usage", id.0.as_bytes()])
-}
-
-/// What came of a record's turn after it was written: the usage of its last hop, and what the turn cost.
-///
-/// # Errors
-/// [`FindError`] where the store fails or the usage can't be read.
-pub fn late_report(store: &Reads<'_>, id: RecordId) -> Result<Option<LateReport>, FindError> {
-    let Some((_, blob)) = store.links(&[usage_key(id)])?.into_iter().flatten().next() else {
-        return Ok(None);
-    };
-    let bytes = store.blobs(&[blob])?.into_iter().next().flatten();
-    Ok(bytes
-        .map(|bytes| rmp_serde::from_slice(&bytes))
-        .transpose()?)
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::admin::{Admin, answer};
-use crate::console::{Console, ConsoleError, Named, Query, assets};
+use crate::console::{Console, ConsoleError, Query, assets};
 
 /// The header with the token of the page.
 const TOKEN: &str = "x-plimsoll-console";
@@ -227,29 +227,24 @@ async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
     .await
 }
 
-/// Asks something of a session. The parameter `tenant` is taken from the query first.
+/// Asks something of a session.
 async fn of_session(
     admin: Admin,
     session: String,
     uri: Uri,
-    ask: impl FnOnce(&Console, Named<'_>, Query) -> Result<Value, ConsoleError> + Send + 'static,
+    ask: impl FnOnce(&Console, &str, Query) -> Result<Value, ConsoleError> + Send + 'static,
 ) -> Response {
     asked(admin, move |console| {
-        let mut query = Query::read(uri.query().unwrap_or_default())?;
-        let tenant = query.take("tenant");
-        let named = Named {
-            session: &session,
-            tenant: tenant.as_deref(),
-        };
-        ask(console, named, query)
+        let query = Query::read(uri.query().unwrap_or_default())?;
+        ask(console, &session, query)
     })
     .await
 }
 
 async fn session(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
-    of_session(admin, session, uri, |console, named, query| {
+    of_session(admin, session, uri, |console, name, query| {
         query.end("a session")?;
-        console.session(named)
+        console.session(name)
     })
     .await
 }
@@ -267,8 +262,8 @@ async fn item(
     Path((session, item)): Path<(String, String)>,
     uri: Uri,
 ) -> Response {
-    of_session(admin, session, uri, move |console, named, query| {
-        console.item(named, &item, query)
+    of_session(admin, session, uri, move |console, name, query| {
+        console.item(name, &item, query)
     })
     .await
 }
@@ -278,9 +273,9 @@ async fn pass(
     Path((session, turn)): Path<(String, String)>,
     uri: Uri,
 ) -> Response {
-    of_session(admin, session, uri, move |console, named, query| {
+    of_session(admin, session, uri, move |console, name, query| {
         query.end("a pass")?;
-        console.pass(named, &turn)
+        console.pass(name, &turn)
     })
     .await
 }
@@ -296,7 +291,7 @@ async fn question(body: Body) -> Result<Bytes, Response> {
 
 /// Asks for something that waits for a turn of the session, or takes it back.
 fn noted(
-    ask: fn(&Console, Named<'_>, &[u8]) -> Result<Value, ConsoleError>,
+    ask: fn(&Console, &str, &[u8]) -> Result<Value, ConsoleError>,
 ) -> impl Fn(State<Admin>, Path<String>, Uri, Body) -> BoxFuture<'static, Response> + Clone {
     move |State(admin), Path(session), uri, body| {
         Box::pin(async move {
@@ -304,9 +299,9 @@ fn noted(
                 Ok(body) => body,
                 Err(refused) => return refused,
             };
-            let mut response = of_session(admin, session, uri, move |console, named, query| {
+            let mut response = of_session(admin, session, uri, move |console, name, query| {
                 query.end("what is asked of a session")?;
-                ask(console, named, &body)
+                ask(console, name, &body)
             })
             .await;
             if response.status() == StatusCode::OK {
@@ -327,9 +322,9 @@ async fn build(
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    of_session(admin, session, uri, move |console, named, query| {
+    of_session(admin, session, uri, move |console, name, query| {
         query.end("build")?;
-        console.build(named, &body)
+        console.build(name, &body)
     })
     .await
 }
@@ -354,14 +349,8 @@ async fn what_if(
     let console = Arc::clone(&admin.probes.console);
     let work = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let mut query = Query::read(uri.query().unwrap_or_default())?;
-        let tenant = query.take("tenant");
-        query.end("whatif")?;
-        let named = Named {
-            session: &session,
-            tenant: tenant.as_deref(),
-        };
-        console.what_if(named, &body, &mut |line| {
+        Query::read(uri.query().unwrap_or_default())?.end("whatif")?;
+        console.what_if(&session, &body, &mut |line| {
             let line = Bytes::from(format!("{line}\n"));
             lines.blocking_send(line).is_ok()
         })

@@ -104,7 +104,7 @@ impl Archive {
         let mut records = HashMap::new();
         for ids in ids.chunks(RECORDS_AT_ONCE) {
             for (id, bytes) in ids.iter().zip(store.blobs(ids)?) {
-                // Links also lead to other things than records, such as usage that came late.
+                // Links also lead to other things than records, such as content.
                 let record = bytes.and_then(|bytes| rmp_serde::from_slice(&bytes).ok());
                 if let Some(record) = record {
                     records.insert(RecordId(*id), known(store, record)?);

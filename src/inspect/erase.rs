@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 
 use super::archive::ArchiveError;
-use crate::history::usage_key;
-use crate::model::{Content, Digest, Erased, Parent, RecordId, SessionRow, TenantId, TurnRecord};
+use crate::model::{Content, Digest, Erased, Parent, SessionRow, TenantId, TurnRecord};
 use crate::store::{Batch, BatchKind, Store, StoreError};
 
 /// How many blobs are read at a time.
@@ -42,7 +41,7 @@ pub fn erasure(store: &Store, whose: &Erased) -> Result<Erasure, ArchiveError> {
         // Something may be handed over twice.
         if names.contains(&record.session) && found.ids.insert(id) {
             found.records += 1;
-            named.add(id, record);
+            named.add(record);
         }
         Ok(())
     })?;
@@ -56,12 +55,12 @@ pub fn erasure(store: &Store, whose: &Erased) -> Result<Erasure, ArchiveError> {
         let mut stays = |id: Digest| {
             gone.remove(&id);
         };
-        each_record(store, &mut |id, record| {
+        each_record(store, &mut |_, record| {
             if names.contains(&record.session) {
                 return Ok(());
             }
-            others.add(id, record);
-            if others.usage.len() < RECORDS_AT_ONCE {
+            others.add(record);
+            if others.records < RECORDS_AT_ONCE {
                 return Ok(());
             }
             std::mem::take(&mut others).each(store, &mut stays)
@@ -108,7 +107,7 @@ fn each_record(
             return Ok(());
         }
         for (id, bytes) in &batch.blobs {
-            // Snapshots and reports of usage are among the records. They are named by those.
+            // Snapshots are among the records. They are named by those.
             let Ok(record) = rmp_serde::from_slice::<TurnRecord>(bytes) else {
                 continue;
             };
@@ -130,17 +129,17 @@ struct Named {
     /// Snapshots, and lists of content.
     snapshots: HashSet<Digest>,
     lists: HashSet<Digest>,
-    /// Keys of usage that came later, one for each record.
-    usage: Vec<Digest>,
+    /// How many records.
+    records: usize,
 }
 
 impl Named {
-    fn add(&mut self, id: Digest, record: &TurnRecord) {
+    fn add(&mut self, record: &TurnRecord) {
         if let Parent::Snapshot(snapshot) = record.parent {
             self.snapshots.insert(snapshot);
         }
         self.lists.extend(record.content);
-        self.usage.push(usage_key(RecordId(id)));
+        self.records += 1;
     }
 
     /// Hands over everything, with what the lists name.
@@ -160,10 +159,6 @@ impl Named {
             }
         }
         lists.into_iter().for_each(&mut *each);
-        for keys in self.usage.chunks(BLOBS_AT_ONCE) {
-            let reports = store.links(keys)?.into_iter().flatten();
-            reports.for_each(|(_, id)| each(id));
-        }
         Ok(())
     }
 }

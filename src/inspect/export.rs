@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use super::archive::{ArchiveError, Branch};
 use super::dates::date;
 use crate::history::{self, Conversation, FindError, Reads};
-use crate::model::{
-    Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark, Usage,
-};
+use crate::model::{Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark};
 use crate::session::path::PathEntry;
 use crate::store::{Store, StoreError};
 
@@ -63,12 +61,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
             text.push('\n');
         }
         next = behind;
-        let reported = match entry.reported {
-            Some(usage) => Some(usage),
-            // A folded path knows late usage only for its newest turn.
-            None => history::late_report(&reads, entry.id)?.and_then(|report| report.usage),
-        };
-        text.push_str(&json!({ "_turn": turn(entry, reported) }).to_string());
+        text.push_str(&json!({ "_turn": turn(entry) }).to_string());
         text.push('\n');
     }
     Ok(Export {
@@ -128,13 +121,9 @@ fn line(meta: &Value, tools: Option<&str>) -> String {
 }
 
 /// The account of a turn.
-fn turn(entry: &PathEntry, reported: Option<Usage>) -> Value {
+fn turn(entry: &PathEntry) -> Value {
     let record = &entry.record;
-    let last = record.hops.len().saturating_sub(1);
-    let hops = record.hops.iter().enumerate();
-    let hops: Vec<Value> = hops
-        .map(|(at, hop)| hop_of(hop, reported.filter(|_| at == last)))
-        .collect();
+    let hops: Vec<Value> = record.hops.iter().map(hop_of).collect();
     let calls = record.calls.iter();
     let calls: Vec<Value> = calls
         .map(|(id, name)| json!({"id": id.0, "name": name}))
@@ -152,9 +141,8 @@ fn turn(entry: &PathEntry, reported: Option<Usage>) -> Value {
     })
 }
 
-fn hop_of(hop: &StoredHop, reported: Option<Usage>) -> Value {
-    let usage = hop.usage.or(reported);
-    let usage = usage.map(|usage| {
+fn hop_of(hop: &StoredHop) -> Value {
+    let usage = hop.usage.map(|usage| {
         json!({
             "prompt": usage.prompt,
             "cached": usage.cached,

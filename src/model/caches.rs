@@ -3,11 +3,14 @@
 //! cached.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::label_set;
+use super::weight::block;
+use super::{Shape, Words, label_set};
 
 label_set!(
     /// What is cached between requests.
@@ -75,27 +78,80 @@ pub(crate) const fn entry<K, V>() -> usize {
     2 * (size_of::<K>() + size_of::<V>() + 32) + 24
 }
 
+/// What a cached value owns of memory.
+pub trait Weigh {
+    /// In bytes, without its place in the cache.
+    fn owned(&self) -> usize;
+}
+
+impl Weigh for u32 {
+    fn owned(&self) -> usize {
+        0
+    }
+}
+
+impl Weigh for Bytes {
+    fn owned(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Weigh for Arc<str> {
+    fn owned(&self) -> usize {
+        block(self.len() + 2 * size_of::<usize>())
+    }
+}
+
+impl Weigh for Arc<Shape> {
+    fn owned(&self) -> usize {
+        self.weight()
+    }
+}
+
+impl Weigh for Arc<Words> {
+    fn owned(&self) -> usize {
+        self.weight()
+    }
+}
+
+impl<T: Weigh> Weigh for Option<T> {
+    fn owned(&self) -> usize {
+        self.as_ref().map_or(0, T::owned)
+    }
+}
+
+/// Weighs values by the memory that they take.
+#[derive(Clone, Debug)]
+pub struct ByBytes;
+
+impl<K, V: Weigh> Weighter<K, V> for ByBytes {
+    fn weight(&self, _key: &K, value: &V) -> u64 {
+        (value.owned() + entry::<K, V>()) as u64
+    }
+}
+
+/// A cache that is bounded by bytes.
+pub type Bounded<K, V> = Cache<K, V, ByBytes>;
+
 /// A cache with its share of `all` bytes.
-pub(crate) fn bounded<K, V, W>(name: CacheName, all: usize, weighter: W) -> Cache<K, V, W>
+pub(crate) fn bounded<K, V>(name: CacheName, all: usize) -> Bounded<K, V>
 where
     K: Eq + Hash + Clone,
-    V: Clone,
-    W: Weighter<K, V> + Clone,
+    V: Weigh + Clone,
 {
     let shards = match name {
         CacheName::Paths => Some(PATH_SHARDS),
         CacheName::Console => Some(CONSOLE_SHARDS),
         _ => None,
     };
-    of_bytes(share(name, all) as u64, shards, weighter)
+    of_bytes(share(name, all) as u64, shards)
 }
 
 /// A cache that takes `share` bytes. An eighth is reserved for the keys of dropped values.
-pub(crate) fn of_bytes<K, V, W>(share: u64, shards: Option<usize>, weighter: W) -> Cache<K, V, W>
+pub(crate) fn of_bytes<K, V>(share: u64, shards: Option<usize>) -> Bounded<K, V>
 where
     K: Eq + Hash + Clone,
-    V: Clone,
-    W: Weighter<K, V> + Clone,
+    V: Weigh + Clone,
 {
     let room = share - share / 8;
     let mut options = OptionsBuilder::new();
@@ -112,9 +168,9 @@ where
         .build();
     let hasher = DefaultHashBuilder::default();
     match options {
-        Ok(options) => Cache::with_options(options, weighter, hasher, DefaultLifecycle::default()),
+        Ok(options) => Cache::with_options(options, ByBytes, hasher, DefaultLifecycle::default()),
         // Building fails only if a size is missing, and both are given.
-        Err(_) => Cache::with_weighter(64, room, weighter),
+        Err(_) => Cache::with_weighter(64, room, ByBytes),
     }
 }
 
@@ -134,18 +190,18 @@ mod tests {
     #[test]
     fn a_cache_keeps_to_its_share() {
         #[derive(Clone)]
-        struct AsSaid;
-        impl Weighter<u64, u64> for AsSaid {
-            fn weight(&self, _key: &u64, value: &u64) -> u64 {
-                *value
+        struct AsSaid(u64);
+        impl Weigh for AsSaid {
+            fn owned(&self) -> usize {
+                self.0 as usize
             }
         }
         for name in CacheName::ALL {
-            let cache = bounded(name, LEAST, AsSaid);
+            let cache = bounded(name, LEAST);
             let share = share(name, LEAST) as u64;
             for key in 0..20_000 {
                 let weight = [100, 3_000, 20_000, share * 2][key as usize % 4];
-                cache.insert(key, weight);
+                cache.insert(key, AsSaid(weight));
                 assert!(cache.weight() <= share, "{name:?}");
             }
             // The smallest shares hold a handful of the large ones, and which stay is chance.

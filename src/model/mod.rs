@@ -54,7 +54,7 @@ pub use rope::Rope;
 pub use session_row::{RowSizes, SessionRow};
 pub use strings::strings;
 pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
-pub use turn_facts::{Held, ItemSize, LateReport, PassFacts, TurnAccount, TurnFacts, TurnSums};
+pub use turn_facts::{Held, ItemSize, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};
 

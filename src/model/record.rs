@@ -4,7 +4,7 @@
 
 use super::{
     CallId, Digest, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId, StoredMark,
-    TurnFacts, Usage,
+    TurnFacts, TurnSums, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +166,26 @@ pub struct BoundTo {
 }
 
 impl TurnRecord {
+    /// What its turn and all turns of its branch before it came to.
+    #[must_use]
+    pub fn sums(&self) -> TurnSums {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let calls = self.hops.iter().flat_map(|hop| &hop.calls);
+        let recalled = calls.filter(
+            |call| matches!(&call.effect, Effect::Recalled { originals, .. } if !originals.is_empty()),
+        );
+        let mut sums = self.facts.sums;
+        sums.turns += 1;
+        sums.over += u32::from(self.facts.over);
+        sums.passes += count(self.hops.iter().filter(|hop| hop.is_passed()).count());
+        sums.hops += count(self.hops.len().saturating_sub(1));
+        sums.recalls += count(recalled.count());
+        if let Some(account) = &self.facts.account {
+            sums.add(account);
+        }
+        sums
+    }
+
     /// The messages of its earlier hops that the client was shown, as they are stored.
     #[must_use]
     pub fn handed_out(&self) -> Vec<&str> {

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheFacts, ItemKind, ItemNo, Usage};
+use super::{CacheFacts, ItemKind, ItemNo};
 
 /// What is shown of a turn. The names of its fields are short because each record has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,12 +47,11 @@ pub struct TurnFacts {
     /// At how many tokens the upstream was known to cut prompts without a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<u32>,
-    /// What the turn cost. None if that was not known when the record was written: what came later
-    /// stands with the late report. Of a watched turn it is what the turn would have cost as a managed
-    /// one, so `whole` and `client` are what was really paid and sent.
+    /// What the turn cost. None if the provider did not report it. Of a watched turn it is what the turn would have
+    /// cost as a managed one, so `whole` and `client` are what was really paid and sent.
     #[serde(rename = "cost", skip_serializing_if = "Option::is_none")]
     pub account: Option<TurnAccount>,
-    /// What all turns of its branch before it came to, late reports included.
+    /// What all turns of its branch before it came to.
     pub sums: TurnSums,
     /// The name of its branch. None for the turns with which the session began and those that went on from them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +131,7 @@ pub struct TurnAccount {
     /// Prompt tokens of all calls, and those of them from the cache.
     #[serde(rename = "read")]
     pub sent: (u64, u64),
-    /// The same of the client's own request.
+    /// Prompt tokens of the client's own request, and those of them from the cache.
     #[serde(rename = "own")]
     pub client: (u64, u64),
 }
@@ -157,7 +156,7 @@ impl TurnAccount {
         self.client = (self.client.0 + one.client.0, self.client.1 + one.client.1);
     }
 
-    /// The same account in dollars; without a price it has none, and its money means nothing.
+    /// This account in dollars. Without a price its money is 0 and means nothing.
     #[must_use]
     pub fn in_dollars(&self) -> Self {
         let usd = self.usd.unwrap_or_default();
@@ -259,22 +258,9 @@ pub enum Held {
     Protected,
 }
 
-/// What was reported after the record was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LateReport {
-    /// The usage of the last hop; none if the provider reported nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// What the turn cost by it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<TurnAccount>,
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::model::tests::is_fixture;
 
     fn account() -> TurnAccount {
         TurnAccount {
@@ -331,24 +317,6 @@ pub(super) mod tests {
             ],
             tools: vec![(ItemNo(9), "read".to_owned())],
         }
-    }
-
-    #[test]
-    fn a_late_report_is_written_as_its_fixture_and_read_back() {
-        let usage = Usage {
-            prompt: 900,
-            cached: 512,
-            cache_write: 0,
-            hour_write: None,
-            completion: 40,
-            reasoning: 8,
-        };
-        let report = LateReport {
-            usage: Some(usage),
-            cost: Some(account()),
-        };
-        is_fixture("late", &report);
-        is_fixture("late-nothing", &LateReport::default());
     }
 
     #[test]

@@ -2,10 +2,8 @@
 //! them is kept. Never writes one anywhere, and keeps none where content may not be shown.
 
 use bytes::Bytes;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 
-use crate::model::caches::{bounded, entry};
+use crate::model::caches::{Bounded, Weigh, bounded};
 use crate::model::{CacheName, Dialect, Digest, RecordId, SessionRow, TenantId};
 
 /// The newest request of a session, as its client sent it.
@@ -20,14 +18,11 @@ pub struct LiveBody {
 }
 
 /// The newest requests by session.
-pub struct Bodies(Option<Cache<Digest, LiveBody, ByBytes>>);
+pub struct Bodies(Option<Bounded<Digest, LiveBody>>);
 
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<Digest, LiveBody> for ByBytes {
-    fn weight(&self, _key: &Digest, live: &LiveBody) -> u64 {
-        (live.body.len() + entry::<Digest, LiveBody>()) as u64
+impl Weigh for LiveBody {
+    fn owned(&self) -> usize {
+        self.body.len()
     }
 }
 
@@ -35,7 +30,7 @@ impl Bodies {
     /// Keeps as many as fit into their share of `all`, the memory of all caches; none unless `shown`.
     #[must_use]
     pub fn new(all: usize, shown: bool) -> Self {
-        Self(shown.then(|| bounded(CacheName::Bodies, all, ByBytes)))
+        Self(shown.then(|| bounded(CacheName::Bodies, all)))
     }
 
     /// Keeps the newest request of a session or a branch, by the name of its row, in place of the one before.
@@ -61,6 +56,6 @@ impl Bodies {
     /// How many bytes of memory they take.
     #[must_use]
     pub fn weight(&self) -> u64 {
-        self.0.as_ref().map_or(0, Cache::weight)
+        self.0.as_ref().map_or(0, Bounded::weight)
     }
 }

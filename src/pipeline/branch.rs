@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::app::App;
 use super::record_place::RecordPlace;
 use crate::history::{Patience, Reads};
-use crate::model::{Digest, TurnRecord, TurnSums};
+use crate::model::{Digest, TurnSums};
 use crate::session::chain::RecordKey;
 use crate::session::path::{Path, PathEntry};
 use crate::store::Store;
@@ -27,8 +27,6 @@ pub enum Branching {
     Known(bool),
     /// The store is asked that while the model answers.
     Asked(JoinHandle<bool>),
-    /// It was decided with the turn's record. It stands even if that is made again.
-    Decided(BranchPlace),
 }
 
 /// The place of a turn among the branches of its session.
@@ -65,23 +63,20 @@ impl Branching {
         }
     }
 
-    /// The place of a turn that ends with this record.
+    /// The place of a turn that ended then and said this, its calls' ids left blank.
     pub fn place(
-        &mut self,
+        &self,
         app: &App,
         place: &RecordPlace,
         state: &TurnState,
-        record: &TurnRecord,
+        (ended, said): (u64, Digest),
     ) -> BranchPlace {
         let taken = match self {
-            Self::Decided(place) => return place.clone(),
             Self::Known(taken) => *taken,
             // A turn that broke off waits for nothing.
             Self::Asked(_) => false,
         };
-        let decided = decide(app, place, state, record, taken);
-        *self = Self::Decided(decided.clone());
-        decided
+        decide(app, place, state, (ended, said), taken)
     }
 }
 
@@ -121,7 +116,7 @@ fn decide(
     app: &App,
     place: &RecordPlace,
     state: &TurnState,
-    record: &TurnRecord,
+    (ended, said): (u64, Digest),
     taken: bool,
 ) -> BranchPlace {
     let path = &state.path;
@@ -145,14 +140,14 @@ fn decide(
         return goes_on(&twin);
     }
     let from = before.map_or(Digest([0; 32]), |entry| entry.id.0);
-    let ended = record.ended.to_be_bytes();
+    let ended = ended.to_be_bytes();
     let parts = [
         b"branch".as_slice(),
         place.tenant.0.as_bytes(),
         place.session.as_bytes(),
         from.as_bytes(),
         &ended,
-        record.visible.as_bytes(),
+        said.as_bytes(),
     ];
     BranchPlace {
         name: Some(Digest::of(&parts).short()),

@@ -24,7 +24,6 @@ pub(super) use failures::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
-use super::finish::Committed;
 use super::incoming::{Because, Beginning, Begun, Incoming, Served};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use crate::dialect::answer::{Answer, Verdict};
@@ -81,7 +80,6 @@ pub(super) async fn stream(
         turn: *turn,
         body,
         answers: Vec::new(),
-        early: None,
         client: ClientSide {
             sender,
             begin: Some(begin),
@@ -143,8 +141,6 @@ struct Driver {
     /// The body of the hop in hand.
     body: Incoming,
     answers: Vec<Answer>,
-    /// The record that was begun when the finish reason came, and the answer that it was made of.
-    early: Option<Box<(Answer, Committed)>>,
     client: ClientSide,
 }
 
@@ -270,7 +266,6 @@ impl Driver {
         let mut out = Vec::new();
         match self.machine.push(read, &mut out) {
             Ok(()) => {
-                self.record_early().await;
                 self.say(out).await?;
                 Ok(None)
             }
@@ -434,55 +429,9 @@ impl Driver {
         }
     }
 
-    /// Begins to write the record as soon as the finish reason was seen. The wait for the disk then
-    /// overlaps with what the upstream still has to send.
-    async fn record_early(&mut self) {
-        if self.early.is_some() || !self.machine.finish_seen() {
-            return;
-        }
-        let Some(answer) = self.machine.said() else {
-            return;
-        };
-        // A hop of hidden calls alone is followed by another. A broken stream is recorded at its
-        // end.
-        if matches!(answer.verdict(), Verdict::HiddenOnly | Verdict::Broken) || answer.forgotten {
-            return;
-        }
-        // Whoever shares the store may serve the next turn, and has to find the usage with the
-        // record.
-        if self.app.store.is_shared() && answer.usage.is_none() {
-            return;
-        }
-        // What the turn cost is known with the usage. Without it, that is recorded when it comes.
-        if answer.usage.is_some() {
-            self.turn.heard(&self.app, &answer);
-        }
-        // The answer belongs to the turn only once the hop has ended, so it is added for the record
-        // alone.
-        self.turn.branch.learn().await;
-        self.answers.push(answer.clone());
-        let committed = self
-            .turn
-            .commit(&self.app, &self.answers, TurnEnd::Upstream);
-        self.answers.pop();
-        self.early = committed.map(|committed| Box::new((answer, committed)));
-    }
-
     /// Ends the turn with what the last hop said. Records it first, and then sends the end.
     async fn done(&mut self) {
-        let last = self.answers.last().cloned();
-        // The early record stands if the answer has not changed since, apart from usage that came
-        // late.
-        match (self.early.take().map(|early| *early), last) {
-            (Some((said, committed)), Some(last)) if same_but_usage(&said, &last) => {
-                if said.usage.is_none() {
-                    let cost = self.turn.reporter.cost();
-                    committed.reported(&self.app, last.usage, cost);
-                }
-                self.turn.durable(&self.app, committed).await;
-            }
-            _ => self.record(TurnEnd::Upstream).await,
-        }
+        self.record(TurnEnd::Upstream).await;
         let mut out = Vec::new();
         self.machine.release(&mut out);
         self.end(out).await;
@@ -517,14 +466,4 @@ impl Driver {
         let reporter = &mut self.turn.reporter;
         reporter.close(answered);
     }
-}
-
-/// Whether two readings of a hop differ only in usage that came late.
-pub(super) fn same_but_usage(said: &Answer, ended: &Answer) -> bool {
-    *ended
-        == Answer {
-            usage: ended.usage,
-            complete: ended.complete,
-            ..said.clone()
-        }
 }

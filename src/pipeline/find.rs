@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::dialect::edit;
 use crate::history::{FindError, Reads, load, record};
-use crate::model::caches::{MEMORY, bounded, entry};
+use crate::model::caches::{Bounded, ByBytes, MEMORY, bounded};
 use crate::model::{
     CacheName, CallId, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord,
 };
@@ -45,23 +44,13 @@ const TWINS_SHARE: usize = 64;
 
 /// Folded paths, by the key of the head at which they end.
 pub struct Paths {
-    known: Cache<Digest, Arc<Path>, ByBytes>,
+    known: Bounded<Digest, Arc<Path>>,
     /// Paths that end where another does, which is found in their place. The newest of each place.
-    twins: Cache<Digest, Arc<Path>, ByBytes>,
+    twins: Bounded<Digest, Arc<Path>>,
     /// Sessions in which a conversation has begun, by the key of their first record.
     begun: Cache<Digest, ()>,
     /// How often everything was forgotten.
     forgotten: RwLock<u64>,
-}
-
-/// Weighs a path by the memory that it takes.
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<Digest, Arc<Path>> for ByBytes {
-    fn weight(&self, _key: &Digest, path: &Arc<Path>) -> u64 {
-        (path.weight() + entry::<Digest, Arc<Path>>()) as u64
-    }
 }
 
 impl Default for Paths {
@@ -75,7 +64,7 @@ impl Paths {
     #[must_use]
     pub fn new(all: usize) -> Self {
         Self {
-            known: bounded(CacheName::Paths, all, ByBytes),
+            known: bounded(CacheName::Paths, all),
             twins: Cache::with_weighter(MOST_TWINS, (all / TWINS_SHARE) as u64, ByBytes),
             begun: Cache::new(MOST_BEGUN),
             forgotten: RwLock::default(),

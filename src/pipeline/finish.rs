@@ -7,19 +7,17 @@ use bytes::Bytes;
 
 use super::app::App;
 use super::branch::{self, Branching};
-use super::erasing::Began;
 use super::record_place::{RecordPlace, parent_session};
 use super::refer;
 use super::stored_content;
-use crate::history::usage_key;
 use crate::model::{
-    Digest, Erased, LateReport, Parent, RecordId, RowSizes, SessionRow, TenantId, TurnAccount,
-    TurnRecord, Usage, dated_id,
+    Digest, Erased, Parent, RecordId, RowSizes, SessionRow, TurnFacts, TurnRecord, dated_id,
 };
 use crate::session::chain::{self, RecordKey};
-use crate::session::path::{Path, PathEntry, with_turn};
-use crate::store::{Batch, Link, Listed, Store, StoreError, Ticket};
-use crate::turn::ending::{encode, named};
+use crate::session::path::{Path, PathEntry};
+use crate::session::transcript::Transcript;
+use crate::store::{Batch, Link, Listed, StoreError, Ticket};
+use crate::turn::ending::{self, Ending, Stands, encode, named};
 use crate::turn::state::TurnState;
 
 /// How many turns a path may span before a snapshot is written. It limits how many records are read
@@ -33,21 +31,15 @@ pub struct Committed {
     id: RecordId,
     /// The name of the row that the turn counts in.
     row: String,
-    key: Option<Digest>,
-    path: Arc<Path>,
-    /// The store that keeps it.
-    store: Arc<Store>,
     ticket: Ticket,
-    began: Began,
-    tenant: TenantId,
 }
 
 /// A turn that has reached its end.
-pub struct Ended {
-    /// Its record. The parent and the session are still to be filled in.
-    pub record: TurnRecord,
-    /// The canonical digest of the visible response with the ids of its calls left blank.
-    pub nameless: Digest,
+pub struct Ended<'a> {
+    /// What its record is made of.
+    pub ending: Ending<'a>,
+    /// What is shown of it. Which branch it is of is still to be filled in.
+    pub facts: TurnFacts,
     /// The visible response, if the client's content is stored.
     pub said: Option<Bytes>,
     /// The id of the response, if the client may refer to it later.
@@ -63,35 +55,40 @@ pub struct Ended {
 pub fn commit(
     app: &App,
     place: &RecordPlace,
-    state: &TurnState,
-    branch: &mut Branching,
-    ended: Ended,
+    (state, transcript): (&TurnState, &Transcript),
+    branch: &Branching,
+    ended: Ended<'_>,
 ) -> Option<Committed> {
     let Ended {
-        mut record,
-        nameless,
+        ending,
+        facts,
         said,
         response,
     } = ended;
-    record.session.clone_from(&place.session);
     // A fork stands on records of another session.
     let means = |erased: &Erased| {
         let means = |session: &str| erased.means(place.tenant, session);
         let mut on = state.path.entries.iter();
-        means(&record.session) || on.any(|entry| means(&entry.record.session))
+        means(&place.session) || on.any(|entry| means(&entry.record.session))
     };
     let leave = app.erasing.leave(place.began, means)?;
     let store = app.records(state.terms.mode);
     let kept = said.and_then(|said| stored_content::keep(store, &leave, state, said));
-    record.content = kept.as_ref().map(|kept| kept.id);
-    record.parent_session = parent_session(place);
+    let nameless = ending.nameless(state.request.dialect);
     let mut batch = Batch::default();
-    let branch = branch.place(app, place, state, &record);
-    record.facts.branch = branch.name;
-    record.facts.sums = branch.sums;
-    // The record is immutable and named by its hash and its time, so everything it says must be filled in by
-    // now.
-    record.parent = parent(&state.path, &record, &mut batch);
+    let branch = branch.place(app, place, state, (ending.now, nameless));
+    let stands = Stands {
+        parent: parent(&state.path, ending.now, &mut batch),
+        session: place.session.clone(),
+        parent_session: parent_session(place),
+        content: kept.as_ref().map(|kept| kept.id),
+        facts: Box::new(TurnFacts {
+            branch: branch.name,
+            sums: branch.sums,
+            ..facts
+        }),
+    };
+    let record = ending::record(state, transcript, ending, stands);
     batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
@@ -112,9 +109,8 @@ pub fn commit(
     }
     // Memory knows the path at once. The next request need not wait for the disk.
     let path = Arc::new(state.path.extend(id, Arc::new(record)));
-    let key = keys.first().copied();
-    if let Some(key) = key {
-        app.paths.insert(key, &path);
+    if let Some(key) = keys.first() {
+        app.paths.insert(*key, &path);
         let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
         app.paths.outgrow(&state.path, &state.heads, after);
     }
@@ -128,12 +124,7 @@ pub fn commit(
     Some(Committed {
         id,
         row: name,
-        key,
-        path,
-        store: Arc::clone(store),
         ticket,
-        began: place.began,
-        tenant: place.tenant,
     })
 }
 
@@ -193,43 +184,6 @@ impl Committed {
     pub fn row(&self) -> &str {
         &self.row
     }
-
-    /// Writes usage that came after the record, with what the turn cost by it, and remembers it with
-    /// the path. Nobody waits for the write: if it is lost, the next turn corrects its sizes by an
-    /// older report.
-    pub fn reported(&self, app: &App, usage: Option<Usage>, cost: Option<TurnAccount>) {
-        let means = |erased: &Erased| {
-            let mut on = self.path.entries.iter();
-            on.any(|entry| erased.means(self.tenant, &entry.record.session))
-        };
-        let Some(_leave) = app.erasing.leave(self.began, means) else {
-            return;
-        };
-        let report = LateReport { usage, cost };
-        let bytes = encode(&report);
-        // Beside its record, if the engine sorts by ids.
-        let ended = self.path.newest().map_or(0, |record| record.ended);
-        let blob = dated_id(&bytes, ended);
-        let link = Link {
-            key: usage_key(self.id),
-            id: blob,
-            turn: 0,
-        };
-        // Nobody waits for this. A lost usage only makes the next estimate less exact.
-        drop(self.store.commit(Batch {
-            blobs: vec![(blob, bytes)],
-            links: vec![link],
-            ..Batch::default()
-        }));
-        // The path may be shared with requests that are being served, so a copy is changed.
-        let mut path = Path::clone(&self.path);
-        if let Some(entry) = path.entries.last_mut() {
-            entry.learn(&report);
-        }
-        if let Some(key) = self.key {
-            app.paths.insert(key, &Arc::new(path));
-        }
-    }
 }
 
 /// A row of the list of sessions for the store.
@@ -277,7 +231,7 @@ fn session_row(
             over: facts.over,
             watched: facts.watched,
         },
-        sums: with_turn(facts.sums, record, facts.account),
+        sums: record.sums(),
         profile: record.profile.clone(),
     }
 }
@@ -302,16 +256,16 @@ fn renewed(path: &Path, ended: u64) -> Vec<Digest> {
 }
 
 /// The parent of a record. Writes a snapshot every so many turns, and after every alignment.
-fn parent(path: &Path, record: &TurnRecord, batch: &mut Batch) -> Parent {
+fn parent(path: &Path, ended: u64, batch: &mut Batch) -> Parent {
     let Some(newest) = path.entries.last() else {
         return Parent::Root;
     };
     // An aligned path differs from what its records say, so the next record can't stand on those.
-    if !path.aligned && !record.turn.is_multiple_of(SNAPSHOT_EVERY) {
+    if !path.aligned && !path.next_turn().is_multiple_of(SNAPSHOT_EVERY) {
         return Parent::Record(newest.id);
     }
     let bytes = encode(&path.snapshot());
-    let id = dated_id(&bytes, record.ended);
+    let id = dated_id(&bytes, ended);
     batch.blobs.push((id, bytes));
     Parent::Snapshot(id)
 }

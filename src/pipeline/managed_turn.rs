@@ -30,10 +30,10 @@ use crate::dialect::stream::Spec;
 use crate::dialect::stream::unary::TurnEnd;
 use crate::dialect::{ErrorSide, ErrorText};
 use crate::model::room::Held;
-use crate::model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop, TurnRecord};
+use crate::model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop};
 use crate::record::{FailedStage, Phase, StoreOp, Unrecorded};
 use crate::tokens::Family;
-use crate::turn::ending::{self, Ending};
+use crate::turn::ending::Ending;
 use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{MiddleError, Prepared, TurnState};
 use crate::turn::{Mode, Unmet, silent_cut};
@@ -143,22 +143,22 @@ impl ManagedTurn {
 
     /// Begins to write the record of a turn that ends with the last of `answers`. Returns `None` if
     /// that failed, or if the session was erased meanwhile. The client never pays for such a failure.
-    pub(super) fn commit(
+    pub(super) fn commit<'a>(
         &mut self,
         app: &App,
-        answers: &[Answer],
-        end: TurnEnd<'_>,
+        answers: &'a [Answer],
+        end: TurnEnd<'a>,
     ) -> Option<Committed> {
         self.guarded(app, answers, |turn| turn.record(app, answers, end))
     }
 
     /// Does the same for a turn that ends after its hidden calls were answered. The client has what the
     /// hops said and nothing else.
-    pub(super) fn commit_settled(
+    pub(super) fn commit_settled<'a>(
         &mut self,
         app: &App,
-        answers: &[Answer],
-        end: TurnEnd<'_>,
+        answers: &'a [Answer],
+        end: TurnEnd<'a>,
     ) -> Option<Committed> {
         self.guarded(app, answers, |turn| {
             let last = turn.state.pending.pop()?;
@@ -166,11 +166,11 @@ impl ManagedTurn {
         })
     }
 
-    fn guarded(
+    fn guarded<'a>(
         &mut self,
         app: &App,
-        answers: &[Answer],
-        ended: impl FnOnce(&mut Self) -> Option<Ended>,
+        answers: &'a [Answer],
+        ended: impl FnOnce(&mut Self) -> Option<Ended<'a>>,
     ) -> Option<Committed> {
         if answers.iter().any(|answer| answer.forgotten) {
             tracing::warn!("an answer is longer than what is recorded of one (store.answer_cap)");
@@ -181,7 +181,14 @@ impl ManagedTurn {
         let size = self.size + said.sum::<usize>();
         let run = AssertUnwindSafe(|| {
             let ended = ended(self)?;
-            let committed = finish::commit(app, &self.place, &self.state, &mut self.branch, ended)?;
+            let transcript = self.prepared.view.transcript();
+            let committed = finish::commit(
+                app,
+                &self.place,
+                (&self.state, transcript),
+                &self.branch,
+                ended,
+            )?;
             let row = committed.row().to_owned();
             self.keep_body(app, committed.id(), &row);
             let tenant = self.place.tenant;
@@ -226,8 +233,13 @@ impl ManagedTurn {
         }
     }
 
-    /// The record of a turn that ends with the last of `answers`.
-    fn record(&mut self, app: &App, answers: &[Answer], end: TurnEnd<'_>) -> Option<Ended> {
+    /// A turn that ends with the last of `answers`.
+    fn record<'a>(
+        &mut self,
+        app: &App,
+        answers: &'a [Answer],
+        end: TurnEnd<'a>,
+    ) -> Option<Ended<'a>> {
         let answer = answers.last()?;
         // A capped turn shows the client none of the last hop, so the hop is kept whole.
         let keep = match end {
@@ -238,18 +250,17 @@ impl ManagedTurn {
         self.ended(app, answers, last, end)
     }
 
-    fn ended(
+    fn ended<'a>(
         &self,
         app: &App,
-        answers: &[Answer],
+        answers: &'a [Answer],
         last: StoredHop,
-        end: TurnEnd<'_>,
-    ) -> Option<Ended> {
+        end: TurnEnd<'a>,
+    ) -> Option<Ended<'a>> {
         let answer = answers.last()?;
         let line = end.line();
         let skipped = self.first_shown(answers);
         let answers = answers.get(skipped..)?;
-        let transcript = self.prepared.view.transcript();
         let ending = Ending {
             texts: answers.iter().map(|answer| answer.text.as_str()).collect(),
             skips: skipped > 0,
@@ -257,13 +268,6 @@ impl ManagedTurn {
             last,
             line,
             now: app.now(),
-        };
-        let nameless = ending.nameless(self.state.request.dialect);
-        let (base, first) = (transcript.base, transcript.first_item);
-        let record = ending::record(&self.state, base, first, ending);
-        let record = TurnRecord {
-            facts: Box::new(self.reporter.facts(&self.state, &self.prepared)),
-            ..record
         };
         let request = &self.state.request;
         let (stored, asked) = match self.state.terms.mode {
@@ -280,8 +284,8 @@ impl ManagedTurn {
         // The client knows the turn by the id of its first hop.
         let first = answers.first().filter(|_| asked && whole);
         Some(Ended {
-            record,
-            nameless,
+            ending,
+            facts: self.reporter.facts(&self.state, &self.prepared),
             said: stored.then(|| request.dialect.said(answers, line)),
             response: first.and_then(|first| first.id.clone()),
         })

@@ -10,9 +10,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use super::app::App;
-use super::drive::same_but_usage;
 use super::error::ProxyError;
-use super::finish::Committed;
 use super::forward::pass_on;
 use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::managed_turn::ManagedTurn;
@@ -58,7 +56,7 @@ pub(super) async fn forward(
         app: Arc::clone(app),
         status,
         reader: AnswerReader::new(app, spec, &head.headers),
-        recorded: None,
+        recorded: false,
         turn,
     };
     Ok(Response::from_parts(head, HeardBody::of(body, watcher)))
@@ -80,8 +78,8 @@ struct Watcher {
     turn: Box<ManagedTurn>,
     status: StatusCode,
     reader: AnswerReader,
-    /// The record, and the answer that it was made of.
-    recorded: Option<(Answer, Committed)>,
+    /// Whether the record was made.
+    recorded: bool,
 }
 
 impl Listener for Watcher {
@@ -98,7 +96,7 @@ impl Listener for Watcher {
         self.turn.reporter.left(end, answer.as_ref());
         match answer {
             Some(answer) => self.record(answer),
-            None if self.recorded.is_none() => {
+            None if !self.recorded => {
                 self.turn.reporter.projection(Projection::Unread);
             }
             None => {}
@@ -116,38 +114,23 @@ impl Listener for Watcher {
 }
 
 impl Watcher {
-    /// Takes in what the model said so far, for the ledger and for the record of the turn that this
-    /// would have been.
+    /// Takes in what the model said, for the ledger and for the record of the turn that this would have been. What is
+    /// heard behind the record concerns the ledger alone.
     fn record(&mut self, answer: Answer) {
         self.turn.heard(&self.app, &answer);
-        match &mut self.recorded {
-            Some((said, _)) if *said == answer => {}
-            // Only usage came late, so the record stands.
-            Some((said, record)) if same_but_usage(said, &answer) => {
-                let usage = self.turn.reporter.projected().map(|account| account.sent);
-                if let (None, Some(usage)) = (said.usage, usage) {
-                    let cost = self.turn.reporter.cost();
-                    record.reported(&self.app, Some(usage), cost);
-                }
-                *said = answer;
-            }
-            _ => self.commit(answer),
-        }
-    }
-
-    fn commit(&mut self, answer: Answer) {
         let said = !answer.text.is_empty() || !answer.calls.is_empty();
         let ends = answer.verdict() != Verdict::Broken;
-        if !(said || ends) || !self.turn.state.is_managed() {
+        if self.recorded || !(said || ends) || !self.turn.state.is_managed() {
             return;
         }
+        self.recorded = true;
         // Later sizes are corrected by the reported usage, so the record gets that of the view.
         let usage = answer.usage.and_then(|_| self.turn.reporter.projected());
         let shown = Answer {
             usage: usage.map(|account| account.sent),
-            ..answer.clone()
+            ..answer
         };
-        let committed = self.turn.commit(&self.app, &[shown], TurnEnd::Upstream);
-        self.recorded = committed.map(|committed| (answer, committed));
+        // Nobody waits until it is written: it is kept in memory.
+        drop(self.turn.commit(&self.app, &[shown], TurnEnd::Upstream));
     }
 }

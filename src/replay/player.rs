@@ -26,7 +26,7 @@ use crate::dialect::request::Request;
 use crate::model::{Dialect, Head, ItemNo, Shape, StoredHop};
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
-use crate::turn::ending::{self, Ending};
+use crate::turn::ending::{self, Ending, Stands};
 use crate::turn::hidden::{self, Keep};
 use crate::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 
@@ -257,8 +257,7 @@ impl<'a> Player<'a> {
         let transcript = prepared.view.transcript();
         let record = ending::record(
             state,
-            transcript.base,
-            transcript.first_item,
+            transcript,
             Ending {
                 texts,
                 skips: false,
@@ -267,6 +266,7 @@ impl<'a> Player<'a> {
                 line: None,
                 now: turn.times.1,
             },
+            Stands::default(),
         );
         let (id, _) = ending::named(&record);
         self.path = Arc::new(self.path.extend(id, Arc::new(record)));

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Words;
+use crate::model::caches::Weigh;
 use crate::model::weight::{block, shared};
 
 /// A text that replaces one of the client's.
@@ -41,14 +42,6 @@ impl Note {
         self.0.tokens
     }
 
-    /// Bytes of memory that it takes, together with its strings, which may be read later. The
-    /// shortest string has five characters and a separator, and each takes sixteen bytes.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        let text = self.0.text.len();
-        block(text) + block(text * 16 / 6 + 16) + shared::<NoteText>() + shared::<Words>()
-    }
-
     /// Its distinctive strings, read on first use.
     #[must_use]
     pub fn words(&self) -> &Arc<Words> {
@@ -75,11 +68,18 @@ pub struct Left {
     pub arguments: Option<Note>,
 }
 
-impl Left {
-    /// Bytes of memory that it takes.
-    #[must_use]
-    pub fn weight(&self) -> usize {
+impl Weigh for Note {
+    /// Together with its strings, which may be read later. The shortest string has five characters and a separator, and
+    /// each takes sixteen bytes.
+    fn owned(&self) -> usize {
+        let text = self.0.text.len();
+        block(text) + block(text * 16 / 6 + 16) + shared::<NoteText>() + shared::<Words>()
+    }
+}
+
+impl Weigh for Left {
+    fn owned(&self) -> usize {
         let notes = self.result.iter().chain(&self.arguments);
-        notes.map(Note::weight).sum()
+        notes.map(Note::owned).sum()
     }
 }

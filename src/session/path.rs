@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::model::caches::Weigh;
 use crate::model::weight::{list, shared, text};
 use crate::model::{
-    CacheFacts, Effect, Guide, ItemNo, Kept, LateReport, Marks, Pins, RecordId, Snapshot,
-    SnapshotEntry, StoredHop, TurnAccount, TurnRecord, TurnSums, Usage,
+    CacheFacts, Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry, StoredHop,
+    TurnRecord, TurnSums, Usage,
 };
 
 /// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
@@ -28,40 +29,15 @@ pub struct PathEntry {
     pub position: u32,
     /// The number of the first item of the messages before it that no earlier record covers.
     pub base: ItemNo,
-    /// What the provider reported for its last hop. The report may have come after the record was
-    /// written.
-    pub reported: Option<Usage>,
-    /// What the turn cost, if that was known only after the record was written.
-    pub late: Option<TurnAccount>,
 }
 
 impl PathEntry {
-    /// Adds what came after the record was written.
-    pub fn learn(&mut self, report: &LateReport) {
-        self.reported = self.reported.or(report.usage);
-        self.late = report.cost;
-    }
-
-    /// What the turn cost. None if that is not known.
-    #[must_use]
-    pub fn account(&self) -> Option<TurnAccount> {
-        self.late.or(self.record.facts.account)
-    }
-
-    /// What its turn and all turns of its branch before it came to.
-    #[must_use]
-    pub fn sums(&self) -> TurnSums {
-        with_turn(self.record.facts.sums, &self.record, self.account())
-    }
-
     /// What the provider reported, and the estimate that was made for the prompt, of the newest hop with a report. A hop
     /// that broke off has no report.
     #[must_use]
     pub fn told(&self) -> Option<(Usage, u64)> {
-        let (last, earlier) = self.record.hops.split_last()?;
-        let earlier = earlier.iter().rev().map(|hop| (hop.usage, hop.estimate));
-        let hops = std::iter::once((self.reported, last.estimate)).chain(earlier);
-        let mut told = hops.filter_map(|(usage, estimate)| Some((usage?, estimate)));
+        let hops = self.record.hops.iter().rev();
+        let mut told = hops.filter_map(|hop| Some((hop.usage?, hop.estimate)));
         told.find(|(usage, _)| usage.prompt > 0)
     }
 
@@ -81,11 +57,9 @@ impl PathEntry {
     #[must_use]
     pub fn missed(&self) -> Option<(u64, &CacheFacts)> {
         let facts = &self.record.facts;
-        let last = (self.record.hops.len() == 1).then_some(self.reported);
-        let first = self.record.hops.first().and_then(|hop| hop.usage);
         let usage = match facts.watched {
             true => self.watched()?,
-            false => first.or(last.flatten())?,
+            false => self.record.hops.first()?.usage?,
         };
         Some((facts.cache.missed(&usage)?, &facts.cache))
     }
@@ -94,7 +68,7 @@ impl PathEntry {
     /// Elsewhere such a record has the usage that a managed turn would have had.
     #[must_use]
     pub fn watched(&self) -> Option<Usage> {
-        let (prompt, cached) = self.account()?.client;
+        let (prompt, cached) = self.record.facts.account?.client;
         Some(Usage {
             prompt,
             cached,
@@ -116,8 +90,7 @@ impl PathEntry {
     }
 
     fn reports(&self) -> impl Iterator<Item = Usage> {
-        let hops = self.record.hops.iter().map(|hop| hop.usage);
-        hops.chain([self.reported]).flatten()
+        self.record.hops.iter().filter_map(|hop| hop.usage)
     }
 }
 
@@ -145,6 +118,12 @@ pub struct Path {
     followed: Arc<AtomicBool>,
     /// Bytes of memory that the records take.
     records: usize,
+}
+
+impl Weigh for Arc<Path> {
+    fn owned(&self) -> usize {
+        self.weight()
+    }
 }
 
 impl Path {
@@ -214,14 +193,11 @@ impl Path {
         // The record stands on a snapshot now, which has the alignment.
         self.aligned = false;
         let (position, base) = (record.position, record.base);
-        let reported = record.hops.last().and_then(|hop| hop.usage);
         self.entries.push(PathEntry {
             id,
             record,
             position,
             base,
-            reported,
-            late: None,
         });
     }
 
@@ -236,8 +212,6 @@ impl Path {
             .zip(records)
             .map(|(step, record)| PathEntry {
                 id: step.record,
-                reported: record.hops.last().and_then(|hop| hop.usage),
-                late: None,
                 record,
                 position: step.position,
                 base: step.base,
@@ -317,7 +291,9 @@ impl Path {
     #[must_use]
     pub fn sums(&self) -> TurnSums {
         let newest = self.entries.last();
-        newest.map(PathEntry::sums).unwrap_or_default()
+        newest
+            .map(|newest| newest.record.sums())
+            .unwrap_or_default()
     }
 
     /// How many of the client's messages the path covers: up to its newest visible response.
@@ -333,29 +309,6 @@ impl Path {
     pub fn next_turn(&self) -> u32 {
         self.newest().map_or(1, |record| record.turn + 1)
     }
-}
-
-/// These sums with one more turn.
-#[must_use]
-pub fn with_turn(
-    mut sums: TurnSums,
-    record: &TurnRecord,
-    account: Option<TurnAccount>,
-) -> TurnSums {
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    let calls = record.hops.iter().flat_map(|hop| &hop.calls);
-    let recalled = calls.filter(
-        |call| matches!(&call.effect, Effect::Recalled { originals, .. } if !originals.is_empty()),
-    );
-    sums.turns += 1;
-    sums.over += u32::from(record.facts.over);
-    sums.passes += count(record.hops.iter().filter(|hop| hop.is_passed()).count());
-    sums.hops += count(record.hops.len().saturating_sub(1));
-    sums.recalls += count(recalled.count());
-    if let Some(account) = account {
-        sums.add(&account);
-    }
-    sums
 }
 
 /// What a conversation was told of its hidden tools after one more turn. A request without tools

@@ -1,5 +1,5 @@
-//! Makes the record of a turn. Pure. Never decides what the record builds on or which keys lead to
-//! it, and writes nothing.
+//! Makes the record of a turn, whole and at once. Pure. Never decides what the record builds on or which keys
+//! lead to it, and writes nothing.
 
 use bytes::Bytes;
 
@@ -8,8 +8,9 @@ use crate::dialect::answer::Answer;
 use crate::dialect::edit::bare;
 use crate::dialect::message::ParsedCall;
 use crate::model::{
-    CallId, Dialect, Digest, ItemNo, Parent, RecordId, StoredHop, TurnRecord, dated_id,
+    CallId, Dialect, Digest, Parent, RecordId, StoredHop, TurnFacts, TurnRecord, dated_id,
 };
+use crate::session::transcript::Transcript;
 
 /// How a turn ended.
 pub struct Ending<'a> {
@@ -53,13 +54,28 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// The record of a turn.
+/// What a record says beside its turn: where it stands, and what is shown of it.
+#[derive(Default)]
+pub struct Stands {
+    /// Its predecessor.
+    pub parent: Parent,
+    /// The name under which the client knows the session.
+    pub session: String,
+    /// The name of the parent session, if the client says so.
+    pub parent_session: Option<String>,
+    /// The list of the turn's content, if that is stored.
+    pub content: Option<Digest>,
+    /// What is shown of the turn.
+    pub facts: Box<TurnFacts>,
+}
+
+/// The record of a turn. Nothing of it is filled in later: it is named by its hash.
 #[must_use]
 pub fn record(
     state: &TurnState,
-    base: ItemNo,
-    first_item: ItemNo,
+    transcript: &Transcript,
     ending: Ending<'_>,
+    stands: Stands,
 ) -> TurnRecord {
     let (text, at) = ending.text(state.request.dialect);
     // The text that earlier hops handed out ends where the text of the client's own hop begins. If
@@ -93,12 +109,11 @@ pub fn record(
         hop.unshown = ending.skips;
     }
     TurnRecord {
-        // The caller sets the parent, the session, the content and the facts, which are not known here.
-        parent: Parent::Root,
+        parent: stands.parent,
         turn: state.path.next_turn(),
         position: u32::try_from(state.shapes.len()).unwrap_or(u32::MAX),
-        base,
-        first_item,
+        base: transcript.base,
+        first_item: transcript.first_item,
         hops,
         handed,
         visible: state.request.dialect.canonical_of_answer(&text, &calls),
@@ -112,9 +127,9 @@ pub fn record(
         ended: ending.now,
         cached_for: state.request.cached_for.seconds(),
         nudged: nudged || (before && !passed),
-        session: String::new(),
-        parent_session: None,
-        content: None,
+        session: stands.session,
+        parent_session: stands.parent_session,
+        content: stands.content,
         without: state.known,
         guide: state.guide,
         pins: state.pin_moves.clone(),
@@ -123,7 +138,7 @@ pub fn record(
         } else {
             state.terms.profile.clone()
         },
-        facts: Box::default(),
+        facts: stands.facts,
     }
 }
 

@@ -9,13 +9,10 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use twox_hash::XxHash3_128;
 
 use crate::dialect::message::{self, MessageError, Parsed, Part};
-use crate::model::caches::{MEMORY, bounded, entry};
-use crate::model::weight::block;
+use crate::model::caches::{Bounded, MEMORY, bounded};
 use crate::model::{
     CALL_TOKENS, CacheName, CallId, CallShape, Dialect, Shape, TenantId, Words, raw,
 };
@@ -45,64 +42,20 @@ const SEALED: usize = 6;
 
 /// Shapes of messages and sizes of texts by the digest of their bytes.
 pub struct Memo {
-    shapes: Cache<u128, Arc<Shape>, ByBytes>,
-    sizes: Cache<u128, u32, ByBytes>,
+    shapes: Bounded<u128, Arc<Shape>>,
+    sizes: Bounded<u128, u32>,
     /// What is left of calls. Every request after a pass needs it again.
-    lefts: Cache<u128, Left, ByBytes>,
+    lefts: Bounded<u128, Left>,
     /// Lines of what is gone. Every request needs these again, too.
-    notes: Cache<u128, Note, ByBytes>,
+    notes: Bounded<u128, Note>,
     /// How messages begin, by the patterns that were looked for.
-    fronts: Cache<u128, Front, ByBytes>,
+    fronts: Bounded<u128, Front>,
     /// The strings of originals that a pass has read, so that the next one reads only what is new.
-    words: Cache<u128, Option<Arc<Words>>, ByBytes>,
+    words: Bounded<u128, Option<Arc<Words>>>,
 }
 
 /// How a message begins; none if no pattern matches.
 pub type Front = Option<Arc<str>>;
-
-/// Weighs values by the memory that they take.
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<u128, Arc<Shape>> for ByBytes {
-    fn weight(&self, _key: &u128, shape: &Arc<Shape>) -> u64 {
-        (shape.weight() + entry::<u128, Arc<Shape>>()) as u64
-    }
-}
-
-impl Weighter<u128, u32> for ByBytes {
-    fn weight(&self, _key: &u128, _size: &u32) -> u64 {
-        entry::<u128, u32>() as u64
-    }
-}
-
-impl Weighter<u128, Option<Arc<Words>>> for ByBytes {
-    fn weight(&self, _key: &u128, words: &Option<Arc<Words>>) -> u64 {
-        let own = words.as_ref().map_or(0, |words| words.weight());
-        (own + entry::<u128, Option<Arc<Words>>>()) as u64
-    }
-}
-
-impl Weighter<u128, Front> for ByBytes {
-    fn weight(&self, _key: &u128, front: &Front) -> u64 {
-        let own = front
-            .as_ref()
-            .map_or(0, |front| block(front.len() + 2 * size_of::<usize>()));
-        (own + entry::<u128, Front>()) as u64
-    }
-}
-
-impl Weighter<u128, Note> for ByBytes {
-    fn weight(&self, _key: &u128, note: &Note) -> u64 {
-        (note.weight() + entry::<u128, Note>()) as u64
-    }
-}
-
-impl Weighter<u128, Left> for ByBytes {
-    fn weight(&self, _key: &u128, left: &Left) -> u64 {
-        (left.weight() + entry::<u128, Left>()) as u64
-    }
-}
 
 /// How many texts stay decoded: those of a call and of its neighbour.
 const DECODED: usize = 4;
@@ -154,12 +107,12 @@ impl Memo {
     #[must_use]
     pub fn new(all: usize) -> Self {
         Self {
-            shapes: bounded(CacheName::Shapes, all, ByBytes),
-            sizes: bounded(CacheName::Sizes, all, ByBytes),
-            lefts: bounded(CacheName::Lefts, all, ByBytes),
-            notes: bounded(CacheName::Notes, all, ByBytes),
-            fronts: bounded(CacheName::Fronts, all, ByBytes),
-            words: bounded(CacheName::Words, all, ByBytes),
+            shapes: bounded(CacheName::Shapes, all),
+            sizes: bounded(CacheName::Sizes, all),
+            lefts: bounded(CacheName::Lefts, all),
+            notes: bounded(CacheName::Notes, all),
+            fronts: bounded(CacheName::Fronts, all),
+            words: bounded(CacheName::Words, all),
         }
     }
 

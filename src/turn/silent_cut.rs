@@ -73,12 +73,8 @@ pub fn seen(state: &TurnState, prepared: &Prepared, usage: Usage) -> Option<u64>
 /// What was sent first in a turn, and what was reported of that.
 fn first_prompt(entry: &PathEntry) -> Option<(u64, u64)> {
     let watched = entry.record.facts.watched;
-    let last = entry.record.hops.len().checked_sub(1)?;
-    let hops = entry.record.hops.iter().enumerate();
-    let mut told = hops.filter_map(|(at, hop)| {
-        let late = entry.reported.filter(|_| at == last);
-        Some((hop.estimate, hop.usage.or(late)?.prompt))
-    });
+    let hops = entry.record.hops.iter();
+    let mut told = hops.filter_map(|hop| Some((hop.estimate, hop.usage?.prompt)));
     told.next().filter(|_| !watched)
 }
 

@@ -364,7 +364,7 @@ async fn what_can_not_be_answered_is_refused_with_a_word_and_a_sentence() {
             "unknown_session",
         ),
         ("sessions/nothing".to_owned(), 400, "bad_parameter"),
-        (of("?tenant=00ff00ff"), 404, "unknown_session"),
+        (of("?tenant=00ff00ff"), 400, "bad_parameter"),
         (of("/items/bash:999"), 404, "unknown_item"),
         (of("/items/nothing"), 404, "unknown_item"),
         (of("/items/bash:4?turn=999"), 404, "unknown_turn"),

@@ -20,7 +20,7 @@ const REPORT: &str = concat!(
     r#"data: {"id":"c","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":2500,"completion_tokens":1,"total_tokens":2501}}"#,
     "\n\n"
 );
-/// So long that a turn's record is written before its report is there.
+/// How long behind the finish reason the report comes.
 const LATE: Duration = Duration::from_millis(400);
 
 /// One that reports the first turn alone, behind all that it says.
@@ -64,7 +64,8 @@ async fn size(process: &Process, turns: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn a_late_report_counts_behind_a_turn_without_one_and_after_a_restart() {
+async fn a_report_behind_the_finish_reason_counts_also_behind_a_turn_without_one_and_after_a_restart()
+ {
     let provider = provider().await;
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), provider.addr, &[], &[]);

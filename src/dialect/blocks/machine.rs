@@ -148,6 +148,11 @@ impl<E: Events> FormatMachine for BlockMachine<E> {
         !self.held.is_empty()
     }
 
+    fn is_told(&self) -> bool {
+        // The event that ends an answer, or the one before it, has the usage.
+        self.finish_seen()
+    }
+
     fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }

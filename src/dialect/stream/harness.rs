@@ -57,7 +57,7 @@ impl Turn<'_> {
         let mut answers: Vec<Answer> = Vec::new();
         for (number, hop) in self.hops.iter().enumerate() {
             for piece in pieces(number, hop) {
-                let (held, before) = (machine.finish_seen(), out.len());
+                let (held, before) = (machine.format.finish_seen(), out.len());
                 let pushed = machine.push(piece, &mut out);
                 let late = held && out.len() != before;
                 assert!(!late, "{name}: said something after the end");

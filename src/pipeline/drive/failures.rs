@@ -267,9 +267,6 @@ impl Driver {
 
     /// Records what was sent of a turn that did not reach its end. Does not wait for the disk.
     fn keep(&mut self) {
-        if self.early.is_some() {
-            return;
-        }
         // A turn of which the client saw nothing leaves no trace, so that a retry begins where it
         // began.
         let said = self.answers.iter().any(|answer| !answer.text.is_empty())

@@ -9,14 +9,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::model::Digest;
-use crate::model::caches::{entry, of_bytes};
+use crate::model::caches::{Bounded, of_bytes};
 
 use super::batch::{Batch, BatchKind, MEMBERS};
 use super::codec::{CodecError, Encoder};
@@ -72,7 +70,7 @@ struct Shared {
     /// Writes have a connection of their own, so that no reader waits behind them.
     writes: Connector,
     overlay: Mutex<Overlay>,
-    cache: Cache<Digest, Bytes, ByBytes>,
+    cache: Bounded<Digest, Bytes>,
     trouble: Mutex<Trouble>,
     mismatched: AtomicU64,
     failed: AtomicU64,
@@ -90,16 +88,6 @@ struct Trouble {
     read: Option<(Instant, StoreError)>,
     write: Option<StoreError>,
     few_replicas: bool,
-}
-
-/// Weighs a blob by the memory that it takes.
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<Digest, Bytes> for ByBytes {
-    fn weight(&self, _id: &Digest, value: &Bytes) -> u64 {
-        (value.len() + entry::<Digest, Bytes>()) as u64
-    }
 }
 
 /// Members of a set as they are read: turn and id.
@@ -133,7 +121,7 @@ impl RedisStore {
             reads: Connector::new(urls, settings.redis.patience),
             writes: Connector::new(urls, WRITE_LIMIT),
             overlay: Mutex::default(),
-            cache: of_bytes(u64::from(settings.cache_mb) << 20, None, ByBytes),
+            cache: of_bytes(u64::from(settings.cache_mb) << 20, None),
             trouble: Mutex::default(),
             mismatched: AtomicU64::new(0),
             failed: AtomicU64::new(0),

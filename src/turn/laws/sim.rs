@@ -26,7 +26,7 @@ use crate::session::chain;
 use crate::session::path::Path;
 use crate::session::transcript::Transcript;
 use crate::tokens::{Counter, Encoding, Family, Models};
-use crate::turn::ending::{Ending, record};
+use crate::turn::ending::{Ending, Stands, record};
 use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
@@ -159,7 +159,7 @@ impl Sim {
         sim
     }
 
-    /// The same in the finer order.
+    /// A session that evicts in the finer order.
     pub fn finer() -> Self {
         let mut sim = Self::new();
         sim.settings.budget.order = Order::Levels;
@@ -244,11 +244,9 @@ impl Sim {
                     line: closed.flatten(),
                     now: 1_000_000,
                 };
-                let (base, first) = (
-                    prepared.view.transcript().base,
-                    prepared.view.transcript().first_item,
-                );
-                self.remember(record(&state, base, first, ending));
+                let transcript = prepared.view.transcript();
+                let made = record(&state, transcript, ending, Stands::default());
+                self.remember(made);
                 self.resend(&answers, closed.flatten(), &results);
             } else {
                 state.pending.push(hop);

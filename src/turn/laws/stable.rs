@@ -291,7 +291,6 @@ fn a_hop_that_broke_off_leaves_the_ratio_of_the_one_before() {
                 };
                 hop.usage = (times > 0.0).then_some(usage);
             }
-            entry.reported = record.hops.last().unwrap().usage;
         }
         sim.state(&Arc::new(path), Marks::default()).ratio()
     };

@@ -193,6 +193,12 @@ impl AnswerBuilder {
         self.complete() && !self.finish.as_deref().is_some_and(is_cut)
     }
 
+    /// Whether nothing more of what it says is to come: usage may follow the finish reason, and nothing follows the
+    /// mark of the end.
+    pub fn is_told(&self) -> bool {
+        self.done || self.usage.is_some()
+    }
+
     fn complete(&self) -> bool {
         self.error.is_none() && (self.done || self.finish.is_some())
     }

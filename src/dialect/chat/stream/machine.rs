@@ -100,6 +100,10 @@ impl FormatMachine for ChatMachine {
         !self.held.is_empty() || !self.ending.is_empty()
     }
 
+    fn is_told(&self) -> bool {
+        self.finish_seen() && self.hop.is_told()
+    }
+
     fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }

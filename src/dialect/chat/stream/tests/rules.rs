@@ -101,19 +101,19 @@ fn the_end_is_known_before_it_is_said() {
     machine
         .push(Bytes::from(frame(r#""content":"x""#, "null")), &mut out)
         .unwrap();
-    assert!(machine.spoken() && !machine.finish_seen());
+    assert!(machine.spoken() && !machine.waits());
     machine
         .push(Bytes::from(frame("", "\"stop\"")), &mut out)
         .unwrap();
-    assert!(machine.finish_seen());
+    assert!(machine.waits());
     assert_eq!(out.len(), 1);
     let answer = machine.end_hop(&mut out);
     assert_eq!(
-        (out.len(), answer.verdict(), machine.finish_seen()),
+        (out.len(), answer.verdict(), machine.waits()),
         (1, Verdict::Done, true)
     );
     machine.release(&mut out);
-    assert_eq!((out.len(), machine.finish_seen()), (2, false));
+    assert_eq!((out.len(), machine.waits()), (2, false));
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn each_frame_is_passed_on_at_once_and_not_copied() {
 fn the_finish_and_all_behind_it_wait() {
     let mut machine = machine();
     push(&mut machine, &(start("m1") + &text(0, &["a"])));
-    assert!(!machine.finish_seen());
+    assert!(!machine.waits());
     assert_eq!(machine.said(), None);
     for frame in [
         finish("end_turn", r#"{"output_tokens":7}"#),
@@ -49,7 +49,7 @@ fn the_finish_and_all_behind_it_wait() {
         stop(),
     ] {
         assert_eq!(push(&mut machine, &frame), Vec::<Bytes>::new(), "{frame}");
-        assert!(machine.finish_seen());
+        assert!(machine.waits());
     }
     let said = machine.said().unwrap();
     assert_eq!((said.text.as_str(), said.complete), ("a", true));
