@@ -25,7 +25,7 @@ use crate::turn::Mode;
 const OFF_WORKER_BYTES: usize = 64 * 1024;
 /// So many bytes of records count as one byte of a request. A session of two dozen turns would else leave the worker with
 /// each request, and a change of threads takes longer than such a session does.
-const RECORD_BYTES: usize = 8;
+const RECORD_BYTES: usize = 16;
 /// A request with more to be read has to wait for others like it, so that they leave processors to all others.
 const LARGE_BYTES: usize = 4 << 20;
 /// What is made of one object in the messages (a message, a call, a result, a part) takes so many bytes, however short it

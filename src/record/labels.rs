@@ -13,6 +13,7 @@ pub type Label = &'static str;
 
 label_set!(
     /// Which of the proxy's routes a request took.
+    #[derive(Default)]
     Route {
         /// `POST …/chat/completions`, managed.
         Chat => "chat_completions",
@@ -23,6 +24,7 @@ label_set!(
         /// `POST …/messages/count_tokens`: the managed view is counted by the upstream.
         CountTokens => "count_tokens",
         /// Everything else under the base URL, forwarded as it is.
+        #[default]
         Forward => "forward",
     }
 );

@@ -22,7 +22,7 @@ use crate::turn::{Mode, PinReport};
 
 /// The report of one turn. A forwarded request has one as well, with at most one hop and no
 /// context.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TurnReport {
     /// The route that the request took.
     pub route: Route,
@@ -121,47 +121,9 @@ impl TurnReport {
         Self {
             route,
             method,
-            status: None,
-            duration: Duration::ZERO,
-            first_token: None,
-            streamed: false,
             provider: UNKNOWN_PROVIDER,
-            model: String::new(),
-            response_model: None,
-            dialect: Dialect::default(),
-            unmanaged: None,
-            tenant: String::new(),
-            session: String::new(),
-            parent_session: None,
-            number: 0,
             mode: Mode::Off,
-            profile: None,
-            hops: Vec::new(),
-            context: None,
-            overhead: Overhead::default(),
-            delimiter_calls: Vec::new(),
-            recalls: Vec::new(),
-            refetches: 0,
-            prefix_breaks: 0,
-            prologue_changed: false,
-            repetition: Repetition::default(),
-            loosened: 0,
-            pins: PinReport::default(),
-            abort: None,
-            retries: Vec::new(),
-            guided: None,
-            one_call: false,
-            learned: Edits::default(),
-            fail_open: None,
-            cut: None,
-            was_cut: false,
-            unrecorded: None,
-            ledger: None,
-            cache: CacheFacts::default(),
-            unread: false,
-            aside: false,
-            projected: None,
-            projection: None,
+            ..Self::default()
         }
     }
 

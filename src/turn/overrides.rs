@@ -27,9 +27,10 @@ pub struct Overrides {
 }
 
 /// What is done with a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Held under the ceiling.
+    #[default]
     Manage,
     /// Computed and reported, forwarded untouched.
     Observe,

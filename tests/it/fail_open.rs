@@ -262,8 +262,6 @@ async fn a_mistake_in_the_middle_costs_the_turn_its_management_and_nothing_else(
                 let third = outline(&newest(&provider));
                 let kept = ["tool d1", "tool d2"].map(|line| third.contains(&line.to_owned()));
                 let expect = match reading {
-                    // A stream is recorded at its finish reason; its end is a second chance.
-                    1 if stream => [true, true],
                     // The first turn went up as it came, or was not recorded.
                     0 | 1 => [false, true],
                     // So did the second.
