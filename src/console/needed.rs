@@ -10,10 +10,6 @@ use crate::model::ItemNo;
 use crate::model::caches::entry;
 
 /// How an item was needed.
-#[cfg_attr(
-    not(feature = "lab"),
-    expect(dead_code, reason = "only the lab finds out")
-)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// A later call used words of it, and the view had them.
@@ -76,10 +72,6 @@ impl NeededLater {
 
     /// Notes that an item was needed. Of what happened under one mark the worst counts, and of equals the
     /// first.
-    #[cfg_attr(
-        not(feature = "lab"),
-        expect(dead_code, reason = "only the lab finds out")
-    )]
     pub fn note(&mut self, item: &StoryItem, need: Need) {
         let under = |turn: u32| item.marks.partition_point(|(at, _)| *at <= turn);
         let needs = self.0.entry(item.no).or_default();
