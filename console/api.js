@@ -68,23 +68,17 @@ async function send(path, body, stop) {
 }
 
 /**
- * A session is named by its id and, after an `@`, the beginning of its tenant: two tenants may have one
- * of the same name.
+ * A link names a session by its id and, after an `@`, the beginning of its tenant, for whoever reads it. No two
+ * tenants have a session of one id.
  * @param {string} name
  */
-function parse(name) {
-  const [id = "", tenant = ""] = name.split("@");
-  return { path: `sessions/${encodeURIComponent(id)}`, tenant };
-}
+const pathOf = (name) => `sessions/${encodeURIComponent(name.split("@")[0] ?? "")}`;
 
 /** The name under which the page links to a session. @param {{ session: string, tenant: string }} row */
 export const nameOf = (row) => (row.tenant ? `${row.session}@${row.tenant.slice(0, 8)}` : row.session);
 
-/** @param {string} name @param {string} action @param {unknown} body @param {boolean} [tenanted] @param {AbortSignal} [stop] */
-function act(name, action, body, tenanted = true, stop) {
-  const { path, tenant } = parse(name);
-  return send(`${path}/${action}${tenanted && tenant ? `?tenant=${tenant}` : ""}`, body, stop);
-}
+/** @param {string} name @param {string} action @param {unknown} body @param {AbortSignal} [stop] */
+const act = (name, action, body, stop) => send(`${pathOf(name)}/${action}`, body, stop);
 
 export const api = {
   /** @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Overview>} */
@@ -92,20 +86,20 @@ export const api = {
   /** @param {Record<string, string | number | null>} query @param {AbortSignal} [stop] @returns {Promise<import("./shapes").SessionList>} */
   sessions: (query, stop) => get("sessions", query, stop),
   /** @param {string} name @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Session>} */
-  session: (name, stop) => get(parse(name).path, { tenant: parse(name).tenant }, stop),
+  session: (name, stop) => get(pathOf(name), {}, stop),
   /** @param {string} name @param {number} from @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Turns>} */
-  turns: (name, from, stop) => get(`${parse(name).path}/turns`, { from, tenant: parse(name).tenant }, stop),
+  turns: (name, from, stop) => get(`${pathOf(name)}/turns`, { from }, stop),
   /** @param {string} name @param {string | null} cursor @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Items>} */
-  items: (name, cursor, stop) => get(`${parse(name).path}/items`, { cursor, limit: 5000, tenant: parse(name).tenant }, stop),
+  items: (name, cursor, stop) => get(`${pathOf(name)}/items`, { cursor, limit: 5000 }, stop),
   /** @param {string} name @param {string | number} item @param {number} turn @param {AbortSignal} [stop] @returns {Promise<import("./shapes").ItemDetail>} */
-  item: (name, item, turn, stop) => get(`${parse(name).path}/items/${encodeURIComponent(item)}`, { turn, tenant: parse(name).tenant }, stop),
+  item: (name, item, turn, stop) => get(`${pathOf(name)}/items/${encodeURIComponent(item)}`, { turn }, stop),
   /** @param {string} name @param {number} turn @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Pass>} */
-  pass: (name, turn, stop) => get(`${parse(name).path}/passes/${turn}`, { tenant: parse(name).tenant }, stop),
+  pass: (name, turn, stop) => get(`${pathOf(name)}/passes/${turn}`, {}, stop),
 
   /** @param {string} name @param {string[]} ids @returns {Promise<import("./shapes").Asked>} */
-  pin: async (name, ids) => (await act(name, "pin", { ids }, false)).json(),
+  pin: async (name, ids) => (await act(name, "pin", { ids })).json(),
   /** @param {string} name @param {string[]} ids @returns {Promise<import("./shapes").Asked>} */
-  unpin: async (name, ids) => (await act(name, "unpin", { ids }, false)).json(),
+  unpin: async (name, ids) => (await act(name, "unpin", { ids })).json(),
   /** @param {string} name @param {import("./shapes").EvictAsk} ask @returns {Promise<import("./shapes").Waits>} */
   evict: async (name, ask) => (await act(name, "evict", ask)).json(),
   /** @param {string} name @param {import("./shapes").RecallAsk} ask @returns {Promise<import("./shapes").Waits>} */
@@ -113,14 +107,14 @@ export const api = {
   /** @param {string} name @param {string[]} items @returns {Promise<import("./shapes").Waiting>} */
   withdraw: async (name, items) => (await act(name, "withdraw", { items })).json(),
   /** @param {string} name @param {import("./shapes").BuildAsk} ask @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Built>} */
-  build: async (name, ask, stop) => (await act(name, "build", ask, true, stop)).json(),
+  build: async (name, ask, stop) => (await act(name, "build", ask, stop)).json(),
   /**
    * Calls `heard` with each line of the answer as it comes.
    * @param {string} name @param {import("./shapes").WhatIfAsk} ask
    * @param {(line: any) => void} heard @param {AbortSignal} stop
    */
   async whatif(name, ask, heard, stop) {
-    const response = await act(name, "whatif", ask, true, stop);
+    const response = await act(name, "whatif", ask, stop);
     const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
     const decoder = new TextDecoder();
     let rest = "";

@@ -50,6 +50,7 @@ pub struct ListAsk {
     /// Text that a row must have.
     pub text: Option<String>,
     zone: Option<ZoneAsk>,
+    tenant: Option<String>,
     model: Option<String>,
     unmanaged: bool,
     loss: bool,
@@ -105,6 +106,7 @@ impl ListAsk {
         let ask = Self {
             text: query.take("q").map(|text| text.to_lowercase()),
             zone,
+            tenant: query.take("tenant"),
             model: query.take("model"),
             unmanaged: query.word("unmanaged", &["1"])?.is_some(),
             loss: query.word("loss", &["1"])?.is_some(),
@@ -130,6 +132,7 @@ impl ListAsk {
     pub fn is_plain(&self) -> bool {
         self.zone.is_none()
             && self.text.is_none()
+            && self.tenant.is_none()
             && self.model.is_none()
             && self.parent.is_none()
             && !self.unmanaged
@@ -151,7 +154,9 @@ impl ListAsk {
             ZoneAsk::Over => row.sums.over > 0,
         });
         let orphans = self.parent.as_deref() == Some("");
-        zone && self.model.as_ref().is_none_or(|model| row.model == *model)
+        let tenant = self.tenant.as_ref();
+        zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
+            && self.model.as_ref().is_none_or(|model| row.model == *model)
             && (!orphans || row.parent.is_none())
             && (!self.unmanaged || is_watched(row))
             && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))

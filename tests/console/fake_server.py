@@ -227,6 +227,7 @@ def sessions(server, query):
         return (
             item_of(row) is not None
             and ("zone" not in query or (row["over"] if query["zone"] == "over" else row["zone"] == query["zone"]))
+            and row["tenant"].startswith(query.get("tenant", ""))
             and query.get("model", row["model"]) == row["model"]
             and ("unmanaged" not in query or row["mode"] == "observe")
             and ("loss" not in query or (saved is not None and saved["usd"]["net"] < 0))
