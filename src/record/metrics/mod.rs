@@ -1,6 +1,5 @@
-//! The Prometheus metrics. `turns` and `money` are the table of those that a finished turn moves,
-//! `others` has the rest. Never has a
-//! session, user, request or key as a label, and a model only if the operator listed it.
+//! The Prometheus metrics. `turns` and `money` are the table of those that a finished turn moves, `others` has the rest.
+//! Never has a session, user, request or key as a label, and a model only if the operator listed it.
 
 mod buckets;
 mod error;

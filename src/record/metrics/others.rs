@@ -8,7 +8,7 @@ use prometheus::{Error, Histogram, IntCounter, IntGauge};
 
 use super::Metrics;
 use super::buckets::OVERHEAD_BUCKETS;
-use super::register::{Each, Registrar, each, opts};
+use super::register::{Each, Registrar, members, opts};
 use crate::model::CacheName;
 use crate::record::labels::{AcceptError, ConnectionCut, StoreOp, StoreTrip};
 use crate::store::Health;
@@ -133,7 +133,7 @@ impl Others {
                 "ceiling_tokens",
                 "The configured token budget; single requests may have their own",
             )?,
-            store_ops: each(&store_ops),
+            store_ops: members(&store_ops),
             store_bytes: r.gauge(
                 "store_bytes",
                 "Bytes of the files in the data directory; 0 if the store is in memory",

@@ -163,6 +163,6 @@ impl Registrar {
 }
 
 /// The histograms of a closed set. The caller resolves the other labels of the family.
-pub(super) fn each<L: LabelSet>(family: &HistogramVec) -> Each<L, Histogram> {
+pub(super) fn members<L: LabelSet>(family: &HistogramVec) -> Each<L, Histogram> {
     Each::of(|word| family.with_label_values(&[word]))
 }

@@ -2,9 +2,9 @@
 //! how a row becomes a registered metric. All series of a closed set stand at zero from the start. Never decides what is
 //! counted.
 
-use prometheus::{Counter, Error, Gauge, Histogram, HistogramVec};
+use prometheus::{Counter, Error, Gauge, Histogram, HistogramVec, IntCounter};
 
-use super::register::{Each, Pairs, Registrar, each as each_of};
+use super::register::{Each, Pairs, Registrar, members};
 use crate::model::LabelSet;
 use crate::record::turn_report::TurnReport;
 
@@ -35,6 +35,16 @@ impl<'a> Table<'a> {
         self.rows.push(Box::new(move |counted| moves(counted.turn)));
     }
 
+    /// A row that moves the metrics of a closed set.
+    fn row_of<L: LabelSet, M: Send + Sync + 'static, V: 'static>(
+        &mut self,
+        metrics: Each<L, M>,
+        moves: fn(&M, V),
+        of: impl Fn(&TurnReport, &mut dyn FnMut(L, V)) + Send + Sync + 'static,
+    ) {
+        self.row(move |turn| of(turn, &mut |member, by| moves(metrics.at(member), by)));
+    }
+
     /// A count.
     pub fn count(
         &mut self,
@@ -56,7 +66,7 @@ impl<'a> Table<'a> {
         of: impl Fn(&TurnReport, &mut dyn FnMut(L, u64)) + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let counters = self.registrar.counters(name, help, label)?;
-        self.row(move |turn| of(turn, &mut |member, count| counters.at(member).inc_by(count)));
+        self.row_of(counters, IntCounter::inc_by, of);
         Ok(())
     }
 
@@ -106,8 +116,8 @@ impl<'a> Table<'a> {
         label: &str,
         of: impl Fn(&TurnReport, &mut dyn FnMut(L, f64)) + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let sums: Each<L, Counter> = self.registrar.sums(name, help, label)?;
-        self.row(move |turn| of(turn, &mut |member, sum| sums.at(member).inc_by(sum)));
+        let sums = self.registrar.sums(name, help, label)?;
+        self.row_of(sums, Counter::inc_by, of);
         Ok(())
     }
 
@@ -119,8 +129,8 @@ impl<'a> Table<'a> {
         label: &str,
         of: impl Fn(&TurnReport, &mut dyn FnMut(L, f64)) + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let balances: Each<L, Gauge> = self.registrar.balances(name, help, label)?;
-        self.row(move |turn| of(turn, &mut |member, sum| balances.at(member).add(sum)));
+        let balances = self.registrar.balances(name, help, label)?;
+        self.row_of(balances, Gauge::add, of);
         Ok(())
     }
 
@@ -157,12 +167,7 @@ impl<'a> Table<'a> {
         family: &HistogramVec,
         of: impl Fn(&TurnReport, &mut dyn FnMut(L, f64)) + Send + Sync + 'static,
     ) {
-        let histograms: Each<L, Histogram> = each_of(family);
-        self.row(move |turn| {
-            of(turn, &mut |member, value| {
-                histograms.at(member).observe(value)
-            })
-        });
+        self.row_of(members(family), Histogram::observe, of);
     }
 }
 

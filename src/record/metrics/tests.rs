@@ -32,10 +32,17 @@ pub(super) struct Documented {
     pub labels: Vec<String>,
 }
 
-const PAGE_HEAD: &str = "# Metrics\n\n<!-- Written by a test from src/record/metrics: `PLIMSOLL_WRITE_DOCS=1 cargo test --lib metrics`. -->\n\nAll names \
-begin with `plimsoll_`. What to look at, and what is good, stands in [`ops.md`](ops.md#what-to-watch). On Linux those of the\nprocess \
-stand beside them under the names that all programs use (`process_resident_memory_bytes` and six more). An open label has \
-no\nlist of words that is known beforehand.\n\n| metric | type | labels | what it counts |\n|---|---|---|---|\n";
+const PAGE_HEAD: &str = "# Metrics
+
+<!-- Written by a test from src/record/metrics: `PLIMSOLL_WRITE_DOCS=1 cargo test --lib metrics`. -->
+
+All names begin with `plimsoll_`. What to look at, and what is good, stands in [`ops.md`](ops.md#what-to-watch). On Linux those of the
+process stand beside them under the names that all programs use (`process_resident_memory_bytes` and six more). An open label has no
+list of words that is known beforehand.
+
+| metric | type | labels | what it counts |
+|---|---|---|---|
+";
 
 fn page_path() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md")
