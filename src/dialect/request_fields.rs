@@ -10,7 +10,7 @@ use super::cached_for::CachedFor;
 use super::json;
 use super::usage::UsageWish;
 use super::{diagnosis, explicit};
-use crate::model::raw::{Object, RawError, Span};
+use crate::model::raw::{Elements, Object, RawError, Span};
 use crate::model::{Dialect, Digest, label_set};
 
 /// Why a body could not be read.
@@ -94,6 +94,8 @@ pub struct RequestFields {
     pub model: String,
     /// The span of each unit.
     pub messages: Vec<Range<usize>>,
+    /// How many JSON objects stand in the list of messages: what is made of them takes memory for each.
+    pub objects: usize,
     /// The span of the list of messages, brackets included.
     pub messages_span: Range<usize>,
     /// The client's tools.
@@ -159,6 +161,7 @@ impl RequestFields {
             effort: effort(object),
             model: object.text("model").unwrap_or_default().into_owned(),
             messages: Vec::new(),
+            objects: 0,
             messages_span: Range::default(),
             tools: Tools::default(),
             stream: object.raw("stream") == Some(b"true"),
@@ -266,12 +269,12 @@ impl RequestFields {
     }
 }
 
-/// Splits a body whose conversation is the array `messages`: its members, the spans of the
-/// messages, and the span of the array.
+/// Splits a body whose conversation is the array `messages`: its members, the messages, and the span
+/// of the array.
 ///
 /// # Errors
 /// [`RequestError`] if the body is no object with such an array, or has a key twice.
-pub fn with_messages(body: &[u8]) -> Result<(Object<'_>, Vec<Span>, Span), RequestError> {
+pub fn with_messages(body: &[u8]) -> Result<(Object<'_>, Elements, Span), RequestError> {
     let (object, messages) = Object::parse_with_array(body, "messages")?;
     let span = object.get("messages");
     let (Some(messages), Some(span)) = (messages, span) else {

@@ -18,7 +18,7 @@ mod scan;
 
 pub use lone::mended;
 use scan::Scan;
-pub use scan::{Member, Span};
+pub use scan::{Elements, Member, Span};
 
 /// One replacement: the bytes at the span give way to the new ones. An empty span inserts.
 pub type Edit = (Span, Bytes);
@@ -69,20 +69,20 @@ impl<'a> Object<'a> {
         Self::walk(bytes, None).map(|(object, _)| object)
     }
 
-    /// Splits an object and, in the same walk, the array under `key` into its elements. The spans
-    /// of the elements are into `bytes`, not into the array. They are `None` if the key is absent
-    /// or its value is no array; of duplicate keys the last one counts.
+    /// Splits an object and, in the same walk, the array under `key` into its elements. Their spans
+    /// are into `bytes`, not into the array. They are `None` if the key is absent or its value is no
+    /// array; of duplicate keys the last one counts.
     ///
     /// # Errors
     /// As [`Object::parse`].
     pub fn parse_with_array(
         bytes: &'a [u8],
         key: &str,
-    ) -> Result<(Self, Option<Vec<Span>>), RawError> {
+    ) -> Result<(Self, Option<Elements>), RawError> {
         Self::walk(bytes, Some(key))
     }
 
-    fn walk(bytes: &'a [u8], split: Option<&str>) -> Result<(Self, Option<Vec<Span>>), RawError> {
+    fn walk(bytes: &'a [u8], split: Option<&str>) -> Result<(Self, Option<Elements>), RawError> {
         let Some((members, elements)) = Scan::new(bytes).members(split) else {
             return Err(fault(bytes).unwrap_or(RawError::NotObject));
         };
@@ -393,27 +393,6 @@ pub fn shift(span: &Span, by: usize) -> Span {
 #[must_use]
 pub fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
-}
-
-/// How many objects stand in JSON, those inside other values included. Of other bytes it gives some number.
-#[must_use]
-pub fn objects(json: &[u8]) -> usize {
-    let (mut count, mut rest, mut in_string) = (0, json, false);
-    let next = |rest: &[u8], in_string: bool| match in_string {
-        true => memchr::memchr2(b'"', b'\\', rest),
-        false => memchr::memchr2(b'"', b'{', rest),
-    };
-    while let Some(at) = next(rest, in_string) {
-        let (byte, mut behind) = (rest.get(at), at + 1);
-        match byte {
-            Some(b'"') => in_string = !in_string,
-            Some(b'{') => count += 1,
-            // What is escaped ends no string.
-            _ => behind += 1,
-        }
-        rest = rest.get(behind..).unwrap_or_default();
-    }
-    count
 }
 
 /// The fault in bytes that are not JSON or not UTF-8; `None` if they are both.

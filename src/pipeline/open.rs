@@ -24,7 +24,7 @@ use super::while_down::Failing;
 use crate::dialect::Purpose;
 use crate::dialect::request::{Lost, Request};
 use crate::history::{Patience, Reads};
-use crate::model::{EditKind, Head, Role, Shape, raw};
+use crate::model::{EditKind, Head, Role, Shape};
 use crate::record::{FailedStage, Phase};
 use crate::session::align::stand;
 use crate::session::chain;
@@ -336,9 +336,7 @@ fn read(
         opening.reporter.unmanaged(why);
         return Err(Stop::Forward);
     }
-    let messages = request.body.get(request.messages_span.clone());
-    let objects = raw::objects(messages.unwrap_or_default());
-    opening.make_room(app, objects, terms.mode)?;
+    opening.make_room(app, request.objects, terms.mode)?;
     let Opening {
         request: turn,
         reporter,

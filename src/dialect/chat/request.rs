@@ -32,14 +32,15 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
         })
     };
     // With guidance added, a request without any message would become a valid one.
-    let unmanaged = match (object.number("n"), messages.is_empty()) {
+    let unmanaged = match (object.number("n"), messages.spans.is_empty()) {
         (Some(2..), _) => Some(Unmanaged::N),
         (_, true) => Some(Unmanaged::Empty),
         (Some(0 | 1) | None, false) => None,
     };
-    let fields = RequestFields::new(Dialect::Chat, &body, &object, messages.iter());
+    let fields = RequestFields::new(Dialect::Chat, &body, &object, messages.spans.iter());
     Ok(RequestFields {
-        messages,
+        messages: messages.spans,
+        objects: messages.objects,
         messages_span,
         tools,
         usage_wish: usage_wish(&object),

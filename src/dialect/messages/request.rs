@@ -43,9 +43,10 @@ pub struct Host {
 /// [`RequestError`] if the body is no object with an array of messages.
 pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
     let (object, elements, messages_span) = with_messages(&body)?;
-    let mut units: Vec<Span> = Vec::with_capacity(elements.len() + 1);
+    let mut units: Vec<Span> = Vec::with_capacity(elements.spans.len() + 1);
     units.extend(system(&object));
     let hosts: Vec<Host> = elements
+        .spans
         .into_iter()
         .map(|span| host(&body, span, &mut units))
         .collect();
@@ -58,6 +59,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
     let format = format_in(&object, "output_config").or_else(|| object.present("output_format"));
     let fields = RequestFields {
         messages: units,
+        objects: elements.objects,
         messages_span,
         tools,
         limit: limit(&object),
@@ -149,7 +151,7 @@ fn split(raw: &[u8]) -> (Role, Option<Vec<Span>>) {
     // refuses it.
     match blocks {
         Some(blocks) if role == Role::User && !object.has_duplicates() => {
-            (role, results_apart(raw, &blocks))
+            (role, results_apart(raw, &blocks.spans))
         }
         _ => (role, None),
     }

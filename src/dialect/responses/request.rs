@@ -52,8 +52,9 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         return Err(RequestError::DuplicateKey);
     }
     let input = object.get("input").unwrap_or_default();
+    let objects = items.as_ref().map_or(0, |items| items.objects);
     let units = match (items, object.present("input")) {
-        (Some(items), _) => InputUnits::of(&body, &items),
+        (Some(items), _) => InputUnits::of(&body, &items.spans),
         (None, Some(raw)) if raw.first() == Some(&b'"') => InputUnits {
             spans: vec![input.clone()],
             ..InputUnits::default()
@@ -91,6 +92,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
             .into_iter()
             .chain(units.spans)
             .collect(),
+        objects,
         messages_span: input,
         tools,
         limit: object.number(LIMIT).map(|tokens| Limit {

@@ -34,16 +34,28 @@ pub(super) struct Scan<'a> {
     /// The brackets that close what is open, innermost last. Kept between values, so that only
     /// the deepest one allocates.
     open: Vec<u8>,
+    /// How many objects began in the values that were walked.
+    objects: usize,
+}
+
+/// The elements of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elements {
+    /// Where each lies, without white space around it.
+    pub spans: Vec<Span>,
+    /// How many objects stand in them, those inside other values included.
+    pub objects: usize,
 }
 
 /// An object's members, and the elements of the array under the key that was asked for.
-pub(super) type Members<'a> = (Vec<Member<'a>>, Option<Vec<Span>>);
+pub(super) type Members<'a> = (Vec<Member<'a>>, Option<Elements>);
 
 impl<'a> Scan<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             open: Vec::new(),
+            objects: 0,
         }
     }
 
@@ -59,8 +71,10 @@ impl<'a> Scan<'a> {
             let (key_span, start) = self.key(at)?;
             let key = decode_key(self.bytes.get(key_span.clone())?);
             let end = if split == Some(key.as_ref()) && self.byte(start) == Some(b'[') {
+                let before = self.objects;
                 let (spans, end) = self.array(start)?;
-                elements = Some(spans);
+                let objects = self.objects - before;
+                elements = Some(Elements { spans, objects });
                 end
             } else {
                 if split == Some(key.as_ref()) {
@@ -111,6 +125,7 @@ impl<'a> Scan<'a> {
             at = match first {
                 b'"' => self.string(at + 1)?,
                 b'{' | b'[' => {
+                    self.objects += usize::from(first == b'{');
                     // In ASCII both closing brackets come two after the opening ones.
                     let close = first + 2;
                     at = self.space(at + 1);
