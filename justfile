@@ -13,7 +13,7 @@ demo *flags:
 
 # The README's pictures, drawn from a run of the demo.
 pictures:
-    cargo run --release -- demo --svg docs/demo.svg --curve docs/curve.svg
+    PLIMSOLL_WRITE_DOCS=1 cargo test --test it demo::the_demo_holds
 
 # Run the proxy; see `plimsoll serve --help` for the flags.
 serve *flags:

@@ -1,5 +1,9 @@
 //! `plimsoll demo` as a newcomer runs it, but without a terminal: it ends by itself, says that the
-//! line was held, and draws what it measured.
+//! line was held. The README's figures and pictures are held to that run, and drawn from it.
+
+mod curve;
+mod figures;
+mod turns;
 
 use std::process::{Command, Output};
 
@@ -43,6 +47,10 @@ fn readme(text: &str, pictures: [&str; 2]) {
     }
     assert!(told >= 6, "{told} rows");
     for (name, picture) in ["docs/demo.svg", "docs/curve.svg"].iter().zip(pictures) {
+        if std::env::var_os("PLIMSOLL_WRITE_DOCS").is_some() {
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(root.join(name), picture).unwrap();
+        }
         assert!(
             file(name) == picture,
             "{name} is of another run: `just pictures` draws it anew"
@@ -135,7 +143,7 @@ fn without(text: &str, from: &str, to: &str) -> String {
 
 /// Every figure of the README's opening is one that this run measured, and the table's are held
 /// row by row.
-fn figures(text: &str, pictures: [&str; 2]) {
+fn hold_figures(text: &str, pictures: [&str; 2]) {
     let opening = opening();
     let mut rest = typed(&opening);
     for sentence in sentences(text, pictures) {
@@ -165,10 +173,10 @@ fn row(text: &str, name: &str) -> (usize, usize) {
 #[test]
 fn the_demo_holds_the_line_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let picture = directory.path().join("demo.svg");
-    let curve = directory.path().join("curve.svg");
-    let files = [&picture, &curve].map(|file| file.to_str().unwrap());
-    let output = demo(&["--svg", files[0], "--curve", files[1]]);
+    let measured = directory.path().join("figures.json");
+    let budget = figures::BUDGET.to_string();
+    let file = measured.to_str().unwrap();
+    let output = demo(&["--budget", &budget, "--figures", file]);
     let text = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
@@ -187,14 +195,16 @@ fn the_demo_holds_the_line_and_says_so() {
         "{text}"
     );
 
-    let picture = std::fs::read_to_string(picture).unwrap();
-    let curve = std::fs::read_to_string(curve).unwrap();
+    let measured = figures::Figures::read(&measured);
+    let (picture, curve) = (turns::picture(&measured), curve::picture(&measured));
     assert!(
         curve.contains("pays from"),
         "the losing side is shown: {curve}"
     );
     readme(&text, [&picture, &curve]);
-    figures(&text, [&picture, &curve]);
+    hold_figures(&text, [&picture, &curve]);
+    let arrows = measured.samples.iter().filter(|sample| sample.passed);
+    assert_eq!(picture.matches("l5 9h-10z").count(), arrows.count());
     let line = |colour: &str| picture.lines().find(|line| line.contains(colour)).unwrap();
     let (agent, area) = (line("stroke=\"#b45309\""), line("fill=\"#a5e8f5\""));
     // Two corners a turn for the agent; the area also goes back to the axis.

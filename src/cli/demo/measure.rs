@@ -14,7 +14,7 @@ use crate::model::Usage;
 use crate::tokens::{self, Cost, Prices};
 
 /// One turn in the picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Sample {
     /// How many tokens the agent's own history has.
     pub agent: usize,
@@ -27,7 +27,7 @@ pub struct Sample {
 }
 
 /// What one way of sending the session cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct SessionTotals {
     /// How many requests the provider got.
     pub requests: usize,
@@ -77,7 +77,7 @@ fn share(part: usize, whole: usize) -> f64 {
 }
 
 /// Everything that was measured so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Figures {
     /// One for each turn played.
     pub samples: Vec<Sample>,

@@ -3,16 +3,14 @@
 //! Never computes a figure: `measure` does.
 
 mod agent;
-mod curve;
 mod measure;
 mod plot;
 mod screen;
 mod session;
 mod stage;
-mod svg;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,12 +43,9 @@ pub struct DemoArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
           value_parser = crate::turn::sizes::ceiling)]
     budget: u32,
-    /// Also write a picture of the run to a file.
+    /// Also write what was measured to a file, as JSON. The README's pictures are drawn from it.
     #[arg(long, value_name = "FILE", hide = true)]
-    svg: Option<PathBuf>,
-    /// Also write what was saved against the session's length to a file.
-    #[arg(long, value_name = "FILE", hide = true)]
-    curve: Option<PathBuf>,
+    figures: Option<PathBuf>,
     /// Stop after this many turns.
     #[arg(long, value_name = "TURNS", hide = true)]
     turns: Option<usize>,
@@ -148,11 +143,10 @@ impl Play<'_> {
             parts: shown.as_ref().map(parts),
         };
         screen.close(&table::table(figures, &facts))?;
-        if let Some(file) = &self.args.svg {
-            write(file, &svg::picture(&scene, figures))?;
-        }
-        if let Some(file) = &self.args.curve {
-            write(file, &curve::picture(scene.ceiling, figures))?;
+        if let Some(file) = &self.args.figures {
+            let named = || format!("can't write {}", file.display());
+            let figures = serde_json::to_vec(figures).with_context(named)?;
+            std::fs::write(file, figures).with_context(named)?;
         }
         Ok(verdict(figures))
     }
@@ -222,11 +216,6 @@ fn passes(shown: &MetricsText<'_>) -> usize {
 fn parts(shown: &MetricsText<'_>) -> [f64; 3] {
     ["evicted", "rewritten", "annotated"]
         .map(|part| shown.sum("saved_usd", &format!("part=\"{part}\"")))
-}
-
-fn write(file: &Path, picture: &str) -> anyhow::Result<()> {
-    let named = || format!("can't write {}", file.display());
-    std::fs::write(file, picture).with_context(named)
 }
 
 fn verdict(figures: &Figures) -> ExitCode {

@@ -1,26 +1,15 @@
-//! The README's picture of a run as an SVG. Owns that picture. Never draws a point that was not
+//! The README's picture of a run, turn by turn. Owns that picture. Never draws a point that was not
 //! measured.
 
 use std::fmt::Write as _;
 
-use super::measure::{Figures, Sample};
-use super::plot::short;
-use super::screen::Scene;
-use super::session::SOURCE;
-use super::table::{money, percent};
+use super::figures::{BUDGET, Figures, SOURCE, Sample, begin, percent, short, text};
 
-const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 936.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 376.0;
-
-/// There are few styles, and the colours keep their contrast for people who can't tell red from
-/// green.
-pub(super) const STYLE: &str = "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
-.title{font-size:20px;font-weight:600}.faint{fill:#64748b}.small{font-size:12px}\
-.value{font-size:20px;font-weight:600}.agent{fill:#b45309}.sent{fill:#0e7490}.line{fill:#b91c1c}.pass{fill:#15803d}";
 
 /// Maps turns and tokens to points.
 struct PictureScale {
@@ -40,25 +29,20 @@ impl PictureScale {
 }
 
 /// The whole picture.
-#[must_use]
-pub fn picture(scene: &Scene, figures: &Figures) -> String {
+pub fn picture(figures: &Figures) -> String {
     let samples = &figures.samples;
     let highest = samples.iter().map(|sample| sample.agent.max(sample.sent));
-    let highest = highest.max().unwrap_or(0).max(scene.ceiling);
+    let highest = highest.max().unwrap_or(0).max(BUDGET);
     let scale = PictureScale {
         turns: samples.len().max(1) as f64,
         top: highest as f64 * 1.04,
     };
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         aria-label=\"Tokens that an agent sees against tokens sent, turn by turn\">\n\
-         <style>{STYLE}</style>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#e2e8f0\"/>\n"
-    );
-    headline(&mut svg, scene);
-    grid(&mut svg, &scale, scene, highest);
+    let label = "Tokens that an agent sees against tokens sent, turn by turn";
+    let mut svg = begin(HEIGHT, label);
+    headline(&mut svg, samples.len());
+    grid(&mut svg, &scale, highest);
     curves(&mut svg, &scale, samples);
-    ceiling(&mut svg, &scale, scene);
+    ceiling(&mut svg, &scale);
     passes(&mut svg, &scale, samples);
     names(&mut svg, &scale, samples);
     tiles(&mut svg, figures);
@@ -66,27 +50,16 @@ pub fn picture(scene: &Scene, figures: &Figures) -> String {
     svg
 }
 
-/// Puts a text at a place.
-pub(super) fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{text}</text>"
-    );
-}
-
-fn headline(svg: &mut String, scene: &Scene) {
+fn headline(svg: &mut String, turns: usize) {
     let title = "plimsoll demo: tokens in the context, turn by turn";
     text(svg, (24.0, 36.0), "title", "start", title);
-    let about = format!(
-        "{SOURCE}, {} turns, sizes measured at the provider",
-        scene.turns
-    );
+    let about = format!("{SOURCE}, {turns} turns, sizes measured at the provider");
     text(svg, (24.0, 58.0), "faint", "start", &about);
 }
 
 /// Draws a line at each multiple of a round number of tokens.
-fn grid(svg: &mut String, scale: &PictureScale, scene: &Scene, highest: usize) {
-    let step = scene.ceiling.max(1) * (highest / scene.ceiling.max(1) / 6 + 1);
+fn grid(svg: &mut String, scale: &PictureScale, highest: usize) {
+    let step = BUDGET * (highest / BUDGET / 6 + 1);
     for tokens in (0..=highest).step_by(step) {
         let y = scale.y(tokens);
         let _ = writeln!(
@@ -119,14 +92,14 @@ fn curves(svg: &mut String, scale: &PictureScale, samples: &[Sample]) {
     );
 }
 
-fn ceiling(svg: &mut String, scale: &PictureScale, scene: &Scene) {
-    let y = scale.y(scene.ceiling);
+fn ceiling(svg: &mut String, scale: &PictureScale) {
+    let y = scale.y(BUDGET);
     let _ = writeln!(
         svg,
         "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#b91c1c\" \
          stroke-width=\"2\" stroke-dasharray=\"7 4\"/>"
     );
-    let name = format!("budget {}", short(scene.ceiling));
+    let name = format!("budget {}", short(BUDGET));
     text(svg, (RIGHT, y - 8.0), "line", "end", &name);
 }
 
@@ -187,7 +160,7 @@ fn tiles(svg: &mut String, figures: &Figures) {
         ),
         (
             "cost, annotations included",
-            format!("{} → {}", money(whole.usd), money(sent.usd)),
+            format!("${:.2} → ${:.2}", whole.usd, sent.usd),
         ),
     ];
     for (place, (name, value)) in tiles.iter().enumerate() {
@@ -199,38 +172,4 @@ fn tiles(svg: &mut String, figures: &Figures) {
 
 fn millions(tokens: usize) -> String {
     format!("{:.1}M", tokens as f64 / 1e6)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_turn_and_pass_is_in_the_picture() {
-        let scene = Scene {
-            turns: 3,
-            ceiling: 40,
-            top: 120,
-        };
-        let sample = |agent, sent, passed| Sample {
-            agent,
-            sent,
-            passed,
-            saved: 0.0,
-        };
-        let figures = Figures {
-            samples: vec![
-                sample(40, 40, false),
-                sample(80, 20, true),
-                sample(120, 25, false),
-            ],
-            ..Figures::default()
-        };
-        let svg = picture(&scene, &figures);
-        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-        assert_eq!(svg.matches("l5 9h-10z").count(), 1);
-        let area = svg.lines().find(|line| line.contains("#a5e8f5")).unwrap();
-        assert_eq!(area.matches('L').count(), 2 * 3 + 1);
-        assert!(svg.contains("budget 40<"));
-    }
 }

@@ -4,12 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::agent::MODEL;
-use super::measure::{Figures, Sample};
-use super::svg::{STYLE, text};
-use super::table::percent;
+use super::figures::{BUDGET, Figures, MODEL, Sample, begin, percent, text};
 
-const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 936.0;
@@ -45,18 +41,13 @@ impl CurveScale {
 }
 
 /// The whole picture.
-#[must_use]
-pub fn picture(ceiling: usize, figures: &Figures) -> String {
-    let length = |sample: &Sample| sample.agent as f64 / ceiling.max(1) as f64;
+pub fn picture(figures: &Figures) -> String {
+    let length = |sample: &Sample| sample.agent as f64 / BUDGET as f64;
     let samples = figures.samples.iter();
     let points: Vec<(f64, f64)> = samples.map(|one| (length(one), one.saved)).collect();
     let scale = CurveScale::of(&points);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         aria-label=\"What was saved so far, by the length of the session\">\n\
-         <style>{STYLE}</style>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#e2e8f0\"/>\n"
-    );
+    let label = "What was saved so far, by the length of the session";
+    let mut svg = begin(HEIGHT, label);
     let title = "what a session has saved so far, by its length";
     text(&mut svg, (24.0, 36.0), "title", "start", title);
     let about =
@@ -150,48 +141,4 @@ fn ends(svg: &mut String, scale: &CurveScale, points: &[(f64, f64)]) {
 fn pays(points: &[(f64, f64)]) -> Option<f64> {
     let last = points.iter().rposition(|(_, share)| *share < 0.0)?;
     points.get(last + 1).map(|(length, _)| *length)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn figures(shares: &[f64]) -> Figures {
-        let samples = shares.iter().enumerate().map(|(turn, share)| Sample {
-            agent: 20 * (turn + 1),
-            saved: *share,
-            ..Sample::default()
-        });
-        Figures {
-            samples: samples.collect(),
-            ..Figures::default()
-        }
-    }
-
-    #[test]
-    fn the_losing_side_is_in_the_picture() {
-        let svg = picture(40, &figures(&[-0.12, -0.05, 0.02, -0.01, 0.1, 0.334]));
-        for words in [
-            "33.4 %",
-            "-12.0 % at 0.5 budgets",
-            "pays from 2.5 budgets on",
-            ">-20 %<",
-            ">40 %<",
-            ">3 budgets<",
-        ] {
-            assert!(svg.contains(words), "{words} not in {svg}");
-        }
-        let line = svg
-            .lines()
-            .find(|line| line.contains("stroke=\"#0e7490\""))
-            .unwrap();
-        assert_eq!(line.matches('L').count(), 5);
-    }
-
-    #[test]
-    fn a_session_that_never_pays_is_not_said_to() {
-        let svg = picture(40, &figures(&[-0.12, -0.05]));
-        assert!(!svg.contains("pays") && svg.contains("-5.0 %"), "{svg}");
-        assert!(picture(40, &Figures::default()).ends_with("</svg>\n"));
-    }
 }
