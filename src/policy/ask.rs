@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::protect::{ItemSet, Protection};
+use super::protect::{ItemSet, Protection, Rules};
 use crate::clip::ClipLimits;
 use crate::model::{Globs, ReasoningBack, Words, label_set};
 use crate::session::graph::EpisodeKind;
@@ -197,12 +197,18 @@ pub struct PolicyAsk<'a> {
 }
 
 impl PolicyAsk<'_> {
-    /// What a pass may not touch at first: the newest message, the last `recent` raw tokens of what is
-    /// shown, what is held, and what the policy's filter leaves out.
-    pub(super) fn protection(&self, recent: u32) -> Protection {
+    /// What a pass under an order of these rules may not touch at first: the newest message, the last `recent` raw
+    /// tokens of what is shown, what is held, and what the policy's filter leaves out.
+    pub(super) fn protection(&self, recent: u32, rules: Rules) -> Protection {
         let protection = Protection::new(self.view.marked(), recent);
         let EvictionSettings { held, spared, .. } = self.config;
-        protection.holding(held).sparing(spared)
+        let protection = protection.holding(held).sparing(spared);
+        match rules {
+            Rules::Strict => protection.under(rules).behind(self.prologue()),
+            // The paper's rule: nothing of an open episode goes.
+            Rules::Parts if self.config.strict_active => protection.under(Rules::Strict),
+            Rules::Parts | Rules::Off => protection.under(rules),
+        }
     }
 
     /// Whether any of that may go before a budget is reported unmet.
@@ -214,7 +220,7 @@ impl PolicyAsk<'_> {
     /// ends at the first `start`; without a `start` all episodes are prologue. If the model did not know
     /// `delimiter` from the first request on, what it did before is unannotated work, and no episode is
     /// prologue.
-    pub(super) fn prologue(&self) -> EpisodeIndex {
+    fn prologue(&self) -> EpisodeIndex {
         if !self.config.prologue_until_start {
             return EpisodeIndex(0);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ask::{Level, Order, Policy, PolicyAsk};
 use super::cut::STUB_FROM;
 use super::pass::{Proposal, conclude};
-use super::protect::Protection;
+use super::protect::Rules;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark};
 use crate::session::graph::Episode;
@@ -28,7 +28,13 @@ pub enum AskedItem {
 /// for `policy`.
 #[must_use]
 pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[AskedItem]) -> Proposal {
-    let mut work = Work::new(ask, protection(ask));
+    let rules = match ask.config.order {
+        Order::Levels => Rules::Parts,
+        Order::Paper => Rules::Strict,
+    };
+    // No protection is lifted for what is named.
+    let protection = ask.protection(ask.config.protect_recent, rules);
+    let mut work = Work::new(ask, protection);
     let transcript = work.transcript;
     let items = named.iter().filter_map(|one| match one {
         AskedItem::Item(at) => Some(*at),
@@ -52,23 +58,6 @@ pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[AskedItem]) -> 
         work.ledger();
     }
     conclude(work, ask, policy)
-}
-
-/// What may not be touched: what no pass touches at first, and under the published order open episodes and
-/// the prologue.
-fn protection(ask: &PolicyAsk<'_>) -> Protection {
-    let own = ask.protection(ask.config.protect_recent);
-    let published = ask.config.order == Order::Paper;
-    let own = if ask.config.strict_active || published {
-        own.with_open()
-    } else {
-        own
-    };
-    if published {
-        own.with_prologue(ask.prologue())
-    } else {
-        own
-    }
 }
 
 /// Leaves a line of a call's result, and cuts its long arguments; or leaves a line of a text.
@@ -108,9 +97,10 @@ fn evict_item(work: &mut Work<'_>, ask: &PolicyAsk<'_>, at: ItemIndex) {
 fn free<'a>(work: &Work<'a>, at: ItemIndex) -> Option<(&'a Item, &'a Episode)> {
     let item = work.item(at).filter(|_| !work.protected(at))?;
     let episode = work.transcript.graph.episodes.get(item.episode?)?;
-    let is_call = item.kind == ItemKind::Call;
-    let open = !episode.closed && (work.protection.holds_open() || !is_call);
-    let held = open || work.view.marked().has_dependents(episode);
+    let strict = work.protection.rules() == Rules::Strict;
+    let is_part = !strict && item.kind == ItemKind::Call;
+    let seen = work.view.marked();
+    let held = (!episode.closed && !is_part) || seen.has_dependents(episode);
     (!held).then_some((item, episode))
 }
 

@@ -1,13 +1,12 @@
-//! Other policies, to measure ours against. They know items and turns; of episodes they know only
-//! the spans of unannotated work. They evict to the same floor as `cwl` unless their definition has
-//! none, never touch user text or the newest assistant message with its results, and keep each call
-//! with its result.
+//! What the steps of other policies take, to measure ours against. They know items and turns; of episodes they know
+//! only the spans of unannotated work. Never touches user text or the newest assistant message with its results,
+//! and never parts a call from its result.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::ask::{Level, Policy, PolicyAsk};
-use super::pass::{Proposal, conclude};
+use super::ask::{Level, PolicyAsk};
+use super::order::Pick;
 use super::plan::Move;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark, Role, ToolClass};
@@ -31,96 +30,6 @@ const ENDS: usize = 3;
 const END_BYTES: usize = 240;
 /// Results that `keep-recent` leaves.
 const KEEP: usize = 3;
-/// Tokens at the tail that `compaction` keeps word for word, or a quarter of a small ceiling.
-const VERBATIM: u64 = 8000;
-
-/// Proposes a pass of one of the baselines.
-pub(super) fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
-    let recent = match policy {
-        Policy::Compaction => {
-            u32::try_from(VERBATIM.min(ask.target.ceiling / 4)).unwrap_or(u32::MAX)
-        }
-        Policy::ThreeTier | Policy::KeepRecent | Policy::None => 0,
-        Policy::Recency
-        | Policy::OldestTurn
-        | Policy::ToolPrune
-        | Policy::ToolMaskPrune
-        | Policy::Hybrid
-        | Policy::CwlPaper
-        | Policy::Cwl
-        | Policy::Repeat
-        | Policy::Admit
-        | Policy::LoopGuard
-        | Policy::Keep => ask.config.protect_recent,
-    };
-    let mut work = Work::new(ask, ask.protection(recent).without_episodes());
-    run_out(policy, &mut work, ask);
-    // Recent tokens are protected only as long as the ceiling can be met without them.
-    if work.total() > ask.target.ceiling && ask.spares(recent) {
-        work.protection = work.protection.without_recent();
-        run_out(policy, &mut work, ask);
-    }
-    conclude(work, ask, policy)
-}
-
-/// Runs a policy, and runs it again while pointers that it takes free what they pointed to.
-fn run_out(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
-    loop {
-        let before = work.moves.len();
-        run(policy, work, ask);
-        if work.total() <= ask.target.ceiling || !work.frees_since(before) {
-            return;
-        }
-    }
-}
-
-fn run(policy: Policy, work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
-    match policy {
-        Policy::None
-        | Policy::Cwl
-        | Policy::CwlPaper
-        | Policy::Repeat
-        | Policy::Admit
-        | Policy::LoopGuard
-        | Policy::Keep => {}
-        Policy::Recency => {
-            let calls = calls(work);
-            remove(work, calls);
-        }
-        Policy::OldestTurn => fold(work),
-        Policy::ToolPrune => {
-            let calls = largest(work);
-            clear(work, calls);
-        }
-        // "first masks low-signal tool spans and then prunes remaining tool outputs when additional
-        // budget is needed" (paper 003, baselines).
-        Policy::ToolMaskPrune => {
-            mask(work, ask);
-            let calls = calls(work);
-            clear(work, calls);
-        }
-        // "combines chronological turn folding with tool-output pruning" (paper 003, baselines).
-        Policy::Hybrid => {
-            let target = work.target;
-            work.target += work.total().saturating_sub(target) / 2;
-            let calls = largest(work);
-            clear(work, calls);
-            work.target = target;
-            fold(work);
-        }
-        Policy::ThreeTier => three_tier(work),
-        Policy::KeepRecent => {
-            let mut calls = calls(work);
-            calls.truncate(calls.len().saturating_sub(KEEP));
-            work.target = 0;
-            clear(work, calls);
-        }
-        Policy::Compaction => {
-            work.target = 0;
-            drop_turns(work);
-        }
-    }
-}
 
 /// Calls that have a result, oldest first.
 fn calls(work: &Work<'_>) -> Vec<ItemIndex> {
@@ -132,10 +41,14 @@ fn calls(work: &Work<'_>) -> Vec<ItemIndex> {
         .collect()
 }
 
-/// Calls by the size of their results, largest first.
-fn largest(work: &Work<'_>) -> Vec<ItemIndex> {
+/// The calls whose results go, in the order in which they do.
+fn picked(work: &Work<'_>, pick: Pick) -> Vec<ItemIndex> {
     let mut calls = calls(work);
-    calls.sort_by_key(|at| std::cmp::Reverse(result_tokens(work, *at)));
+    match pick {
+        Pick::Oldest => {}
+        Pick::Largest => calls.sort_by_key(|at| std::cmp::Reverse(result_tokens(work, *at))),
+        Pick::AllButNewest => calls.truncate(calls.len().saturating_sub(KEEP)),
+    }
     calls
 }
 
@@ -145,7 +58,12 @@ fn result_tokens(work: &Work<'_>, call: ItemIndex) -> u32 {
 }
 
 /// Replaces results by one line each until the target is met.
-fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
+pub(super) fn clear(work: &mut Work<'_>, pick: Pick) {
+    let calls = picked(work, pick);
+    clear_all(work, calls);
+}
+
+fn clear_all(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
     for call in calls {
         if work.met() {
             return;
@@ -160,7 +78,7 @@ fn clear(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
 
 /// Masks results of search and shell tools, oldest first, until the target is met: "keeps structural
 /// boundary hints while eliding repetitive or low-signal middle content" (paper 003, actions).
-fn mask(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
+pub(super) fn mask(work: &mut Work<'_>, ask: &PolicyAsk<'_>) {
     let low = |item: &Item| matches!(item.class, ToolClass::Bulk | ToolClass::Shell);
     for call in calls(work) {
         if work.met() {
@@ -200,8 +118,8 @@ fn ends(text: &str) -> Option<Kept> {
 }
 
 /// Removes calls and their results until the target is met.
-fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
-    for call in calls {
+pub(super) fn remove(work: &mut Work<'_>) {
+    for call in calls(work) {
         if work.met() {
             return;
         }
@@ -217,7 +135,7 @@ fn remove(work: &mut Work<'_>, calls: Vec<ItemIndex>) {
 /// are episodes of the graph: unannotated work is cut at user messages and by length. The result of
 /// a span's first call becomes a line that names what went; a text without calls leaves a line in
 /// its own place.
-fn fold(work: &mut Work<'_>) {
+pub(super) fn fold(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
             return;
@@ -311,7 +229,7 @@ fn turns(work: &Work<'_>) -> Vec<Range<ItemIndex>> {
 }
 
 /// Removes turns, oldest first, until the target is met.
-fn drop_turns(work: &mut Work<'_>) {
+pub(super) fn drop_turns(work: &mut Work<'_>) {
     for turn in turns(work) {
         if work.met() {
             return;
@@ -327,7 +245,7 @@ fn drop_turns(work: &mut Work<'_>) {
 /// Walks the messages backwards (paper 001, tier 2). The newest turns are skipped and not counted,
 /// so a session of one user turn is left alone. Of the results before them all but the newest
 /// tokens are cleared, if they come to enough. There is no floor.
-fn three_tier(work: &mut Work<'_>) {
+pub(super) fn three_tier(work: &mut Work<'_>) {
     let transcript = work.transcript;
     let (mut turns, mut seen, mut size, mut due) = (0, 0, 0, Vec::new());
     for entry in transcript.entries.iter().rev() {
@@ -357,7 +275,6 @@ fn three_tier(work: &mut Work<'_>) {
         }
     }
     if size > MINIMUM {
-        work.target = 0;
-        clear(work, due);
+        clear_all(work, due);
     }
 }

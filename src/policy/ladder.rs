@@ -93,20 +93,7 @@ impl Policy {
     /// Whether it evicts in passes.
     #[must_use]
     pub fn evicts(self) -> bool {
-        match self {
-            Self::Repeat | Self::Admit | Self::LoopGuard | Self::Keep => false,
-            Self::None
-            | Self::Recency
-            | Self::OldestTurn
-            | Self::ToolPrune
-            | Self::ToolMaskPrune
-            | Self::Hybrid
-            | Self::ThreeTier
-            | Self::KeepRecent
-            | Self::Compaction
-            | Self::CwlPaper
-            | Self::Cwl => true,
-        }
+        !self.enters() && self != Self::Keep
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::ask::Level;
 use super::plan::Move;
+use super::protect::Tier;
 use super::work::Work;
 use crate::model::{ItemKind, Mark, Role};
 use crate::session::index::{EntryIndex, ItemIndex};
@@ -13,7 +14,8 @@ use crate::session::index::{EntryIndex, ItemIndex};
 /// ledger.
 pub(super) fn evict(work: &mut Work<'_>, ceiling: u64) {
     // The rules of episodes spare what open work needs.
-    work.protection = work.protection.without_recent().without_episodes();
+    work.protection.open(Tier::Kept);
+    work.protection.lift_rules();
     let host = host(work);
     let entries: Vec<EntryIndex> = work
         .transcript

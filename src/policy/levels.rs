@@ -8,36 +8,13 @@ use std::sync::Arc;
 use super::ask::{Level, PolicyAsk};
 use super::cut::{SKELETON_FROM, STUB_FROM};
 use super::lexicon::Lexicon;
+use super::order::Stage;
 use super::plan::Move;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-
-/// The levels in order.
-pub(super) const STAGES: [Stage; 5] = [
-    Stage::Superseded,
-    Stage::Effects,
-    Stage::Skeletons,
-    Stage::Stubs,
-    Stage::Arguments,
-];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Results that occur again later.
-    Superseded,
-    /// Results of commands and writes, whose effects last without them.
-    Effects,
-    /// Large results; some lines are left.
-    Skeletons,
-    /// All other results.
-    Stubs,
-    /// Long strings in the arguments of calls. What a model wrote it often writes again, so they go
-    /// only to meet the ceiling.
-    Arguments,
-}
 
 /// A call that may be shortened, with its result.
 #[derive(Clone, Copy)]

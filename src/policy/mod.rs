@@ -1,13 +1,13 @@
-//! What may be evicted and in which order: pure functions from a view to moves of marks. Policies
-//! never import each other, never decide when a pass happens (`commit` does), and reach a view
-//! only through [`Plan::check`].
+//! What may be evicted and in which order: pure functions from a view to moves of marks. `order` has the order of
+//! each policy as a table, and `run` takes its steps. Steps never import each other, never decide when a pass
+//! happens (`commit` does), and reach a view only through [`Plan::check`].
 
 mod admit;
 mod ask;
 mod asked;
 mod baselines;
 mod cut;
-mod cwl;
+mod episode_steps;
 mod fresh;
 mod ladder;
 mod last_resort;
@@ -15,13 +15,14 @@ mod levels;
 mod lexicon;
 mod loop_guard;
 mod merge;
-mod open_episode;
+mod order;
 mod paper;
 mod partitions;
 mod pass;
 mod plan;
 mod protect;
 mod repeat;
+mod run;
 mod thoughts;
 mod work;
 mod zone;
@@ -35,7 +36,7 @@ pub use loop_guard::{Repetition, newest_repetition};
 pub use partitions::{Partition, PartitionUse, Partitions, partitioned};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
-pub use protect::{ItemSet, Protection};
+pub use protect::{ItemSet, Protection, Rules};
 pub use work::{Freed, LastStep};
 pub use zone::Zone;
 
@@ -46,12 +47,10 @@ pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         Policy::Repeat => repeat::propose(ask),
         Policy::Admit => admit::propose(ask),
         Policy::LoopGuard => loop_guard::propose(ask),
-        Policy::Cwl => match ask.config.order {
-            Order::Levels => cwl::propose(ask),
-            Order::Paper => paper::propose(ask),
-        },
-        Policy::CwlPaper => paper::propose(ask),
-        Policy::None
+        Policy::Cwl if ask.config.order == Order::Paper => run::propose(Policy::CwlPaper, ask),
+        Policy::Cwl
+        | Policy::CwlPaper
+        | Policy::None
         | Policy::Keep
         | Policy::Recency
         | Policy::OldestTurn
@@ -60,6 +59,6 @@ pub fn propose(policy: Policy, ask: &PolicyAsk<'_>) -> Proposal {
         | Policy::Hybrid
         | Policy::ThreeTier
         | Policy::KeepRecent
-        | Policy::Compaction => baselines::propose(policy, ask),
+        | Policy::Compaction => run::propose(policy, ask),
     }
 }

@@ -1,72 +1,32 @@
 //! The published order: Algorithm 1 of paper 000 (§4.4), line by line, each with its number.
-//! `docs/papers.md` says what we add. Pure. Never evicts anything of an open episode, of the
+//! `docs/papers.md` says what we add. The order has its levels. Never evicts anything of an open episode, of the
 //! prologue, or of exploration that an act in view depends on.
 
-use super::ask::{Level, Policy, PolicyAsk};
-use super::pass::{Proposal, conclude};
+use super::ask::Level;
 use super::plan::Move;
 use super::thoughts;
 use super::work::Work;
 use crate::model::{ItemKind, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::EpisodeIndex;
-use crate::session::transcript::{Item, Transcript};
+use crate::session::transcript::Item;
 
-/// Line 7: the levels, from the least to the most destructive.
-const LEVELS: [Level; 4] = [
-    Level::Reasoning,
-    Level::Bulk,
-    Level::Intermediate,
-    Level::Episode,
-];
-
-/// A pass in progress.
-struct PaperPass<'a> {
-    work: Work<'a>,
+/// A walk over the episodes.
+struct Walk<'w, 'a> {
+    work: &'w mut Work<'a>,
     /// The episodes that are not evicted yet, oldest first.
     graph: Vec<EpisodeIndex>,
-    /// The first episode that is not part of the prologue.
-    prologue: EpisodeIndex,
 }
 
-/// Proposes a pass. If an operator protects the newest tokens, these are freed last, as in every
-/// order; the published order protects none.
-pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let prologue = ask.prologue();
-    let recent = ask.config.protect_recent;
-    let mut pass = PaperPass {
-        work: Work::new(ask, ask.protection(recent).with_open()),
-        graph: Vec::new(),
-        prologue,
-    };
-    pass.evict();
-    if ask.spares(recent) && pass.work.total() > ask.target.ceiling {
-        pass.work.protection = pass.work.protection.without_recent();
-        pass.evict();
-    }
-    // Only line 2 spares the prologue. The check of the moves verifies that.
-    pass.work.protection = pass.work.protection.with_prologue(prologue);
-    conclude(pass.work, ask, Policy::CwlPaper)
+/// Runs Algorithm 1 by these levels. The budget is the target, which in the published order is the ceiling.
+pub(super) fn walk(work: &mut Work<'_>, by: &[Level]) {
+    let graph = graph(work);
+    Walk { work, graph }.run(by);
 }
 
-impl<'a> PaperPass<'a> {
-    /// Runs Algorithm 1. The budget is the floor of the pass, which in the published order is the
-    /// ceiling.
-    fn evict(&mut self) {
-        loop {
-            let before = self.work.moves.len();
-            self.walk();
-            // A result that another one pointed to may go once that is gone, which the walk may
-            // have come to later.
-            if self.work.met() || !self.work.frees_since(before) {
-                return;
-            }
-        }
-    }
-
-    fn walk(&mut self) {
+impl Walk<'_, '_> {
+    fn run(&mut self, by: &[Level]) {
         let transcript = self.work.transcript;
-        self.graph = graph(transcript, &self.work);
         // Whether the ledger has to be written again. At first it has, because one that another order
         // or an edit of the client left moves to the newest tombstone.
         let mut outdated = true;
@@ -81,7 +41,7 @@ impl<'a> PaperPass<'a> {
             };
             // 7: for level in [STRIP_REASONING, STRIP_BULK_OUTPUT, STRIP_INTERMEDIATE,
             //    REMOVE_EPISODE] do
-            for level in LEVELS {
+            for level in by.iter().copied() {
                 // 8: if level is applicable to target.type then
                 if !self.is_applicable(level, episode) {
                     continue;
@@ -124,7 +84,7 @@ impl<'a> PaperPass<'a> {
         // episode.isClosed and not episode.isActive, which are one here
         episode.closed
             // and not episode.isPrologue
-            && at >= self.prologue
+            && !self.work.protection.is_prologue(at)
             // and all dependents of episode are fully evicted
             && !self.work.view.marked().has_dependents(episode)
     }
@@ -136,7 +96,7 @@ impl<'a> PaperPass<'a> {
 
     /// Line 9: what each level covers (§4.4, "Within the selected episode").
     fn moves(&self, level: Level, episode: &Episode) -> Vec<Move> {
-        let work = &self.work;
+        let work = &*self.work;
         let call = |item: &Item| item.kind == ItemKind::Call;
         match level {
             // "Extended chain-of-thought content", but for what the provider demands back
@@ -170,8 +130,8 @@ impl<'a> PaperPass<'a> {
 }
 
 /// The episodes that are not evicted.
-fn graph(transcript: &Transcript, work: &Work<'_>) -> Vec<EpisodeIndex> {
-    let episodes = transcript.graph.episodes.indexed();
+fn graph(work: &Work<'_>) -> Vec<EpisodeIndex> {
+    let episodes = work.transcript.graph.episodes.indexed();
     let standing = episodes.filter(|(_, one)| !work.view.marked().is_removed(one));
     standing.map(|(at, _)| at).collect()
 }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::protect::Protection;
+use super::protect::{Protection, Rules};
 use crate::model::{ItemKind, ItemNo, Kept, Mark, Marks};
 use crate::session::graph::{DelimiterRole, Episode, EpisodeKind};
 use crate::session::index::{EpisodeIndex, ItemIndex};
@@ -177,7 +177,7 @@ impl Plan {
         }
         Broken::unless_none(wrong)?;
         let after = Marked::new(transcript, &after);
-        if protection.heeds_episodes() {
+        if protection.rules() != Rules::Off {
             Broken::unless_none(episodes(after, protection, moves))?;
             Broken::unless_none(lost(seen, after, moves))?;
         }
@@ -235,7 +235,7 @@ fn alone<'a>(seen: Marked<'a>, protection: &Protection, one: &Move) -> Result<&'
     let episode = evictable(item).and_then(|at| transcript.graph.episodes.get(at));
     let episode = episode.ok_or(PlanError::Fixed(one.item))?;
     is_showable(item, one, episode)?;
-    if protection.heeds_episodes() {
+    if protection.rules() != Rules::Off {
         is_free(item, one, episode, protection)?;
     }
     let now = marks.get(item.no);
@@ -296,7 +296,7 @@ fn is_free(
 ) -> Result<(), PlanError> {
     let line = one.mark == Mark::Masked && item.kind != ItemKind::Text;
     let parts = is_call(item) || line || item.kind == ItemKind::Reasoning;
-    if episode.closed || (!protection.holds_open() && parts) {
+    if episode.closed || (protection.rules() != Rules::Strict && parts) {
         Ok(())
     } else {
         Err(PlanError::Open(one.item))
@@ -336,7 +336,7 @@ fn episodes(after: Marked<'_>, protection: &Protection, moves: &[Move]) -> Vec<P
         });
         // Thoughts are no work, and calls may be evicted all the same if the pass frees depended-on
         // exploration; its description stays, if need be in a tombstone.
-        let thought = item.kind == ItemKind::Reasoning && !protection.holds_open();
+        let thought = item.kind == ItemKind::Reasoning && protection.rules() != Rules::Strict;
         let shortened = one.mark <= Mark::Masked || is_call(item);
         let spared = thought || (protection.frees_depended() && (shortened || judged.told));
         // Text and `delimiter` calls tell what an episode was about, so they go last.

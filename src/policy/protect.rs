@@ -1,11 +1,10 @@
-//! What no pass may touch, whatever the episode (design §5): the newest assistant message with
-//! everything after it, the last tokens of the view, and what was recalled to stay while its
-//! episode is open. In the published order also the prologue and open episodes.
+//! How early an item may go: its tier, and how far up the tiers a pass has come (design §5). Also which rules of
+//! episodes hold. Never chooses what is evicted: `order` says which tier a step takes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::model::{ItemKind, MESSAGE_TOKENS, Mark};
+use crate::model::{ItemKind, MESSAGE_TOKENS, Mark, label_set};
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
@@ -34,6 +33,40 @@ impl ItemSet {
     }
 }
 
+label_set!(
+    /// How early an item may go, the earliest last. Items of the first four are protected by themselves; the others
+    /// go as early as their episode, of which `Work::tier` says the tier. No tier is
+    /// stored, so a move changes those of other items at once: an act that goes frees what it depended on.
+    #[derive(PartialOrd, Ord)]
+    Tier {
+        /// It has a form that must stay, its policy's filter leaves it out, or it is prologue.
+        Never => "never",
+        /// It belongs to the newest assistant message or comes after it. No pass ever takes it.
+        Newest => "newest",
+        /// Somebody asked to keep it, or it was recalled to stay and its episode is open.
+        Kept => "kept",
+        /// It belongs to the last tokens of the view.
+        Recent => "recent",
+        /// It belongs to exploration that an act in view depends on.
+        Depended => "depended",
+        /// It belongs to an open episode.
+        Open => "open",
+        /// Nothing needs it.
+        Free => "free",
+    }
+);
+
+/// Which rules of episodes hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// Nothing goes of an open episode or of exploration that an act in view depends on.
+    Strict,
+    /// Calls and thoughts of both may go, the latter's calls only once a pass has come to them.
+    Parts,
+    /// None: the policy moves single items.
+    Off,
+}
+
 /// Which items are protected.
 #[derive(Clone, Debug)]
 pub struct Protection {
@@ -45,16 +78,11 @@ pub struct Protection {
     held: ItemSet,
     /// What the policy may not touch at all.
     spared: ItemSet,
-    /// Whether items that were recalled to stay, and those that are held, may be evicted.
-    unpinned: bool,
-    /// Whether exploration that an act in view depends on may be shortened.
-    depended: bool,
-    /// Whether the rules of episodes apply. They don't to policies that move single items.
-    episodes: bool,
-    /// Whether nothing of an open episode may be evicted, not even its calls.
-    open: bool,
     /// The first episode that is not part of the prologue.
     prologue: EpisodeIndex,
+    rules: Rules,
+    /// The first tier that may go now. All behind it may go too.
+    from: Tier,
 }
 
 impl Protection {
@@ -93,29 +121,9 @@ impl Protection {
             recent: start,
             held: ItemSet::default(),
             spared: ItemSet::default(),
-            unpinned: false,
-            depended: false,
-            episodes: true,
-            open: false,
             prologue: EpisodeIndex(0),
-        }
-    }
-
-    /// This protection, under which these calls go last too.
-    #[must_use]
-    pub fn holding(&self, held: &ItemSet) -> Self {
-        Self {
-            held: held.clone(),
-            ..self.clone()
-        }
-    }
-
-    /// This protection, under which these items may not be touched at all.
-    #[must_use]
-    pub fn sparing(&self, spared: &ItemSet) -> Self {
-        Self {
-            spared: spared.clone(),
-            ..self.clone()
+            rules: Rules::Parts,
+            from: Tier::Open,
         }
     }
 
@@ -128,94 +136,96 @@ impl Protection {
             recent: ItemIndex(usize::MAX),
             held: ItemSet::default(),
             spared: ItemSet::default(),
-            unpinned: true,
-            depended: true,
-            episodes: false,
-            open: false,
             prologue: EpisodeIndex(0),
+            rules: Rules::Off,
+            from: Tier::Kept,
         }
     }
 
-    /// This protection, under which nothing of an open episode may be evicted.
+    /// This protection, under which these calls go last too.
     #[must_use]
-    pub fn with_open(&self) -> Self {
-        Self {
-            open: true,
-            ..self.clone()
-        }
+    pub fn holding(mut self, held: &ItemSet) -> Self {
+        self.held = held.clone();
+        self
+    }
+
+    /// This protection, under which these items may not be touched at all.
+    #[must_use]
+    pub fn sparing(mut self, spared: &ItemSet) -> Self {
+        self.spared = spared.clone();
+        self
+    }
+
+    /// This protection under these rules.
+    #[must_use]
+    pub fn under(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
     }
 
     /// This protection, under which nothing of the episodes before this one may be evicted.
     #[must_use]
-    pub fn with_prologue(&self, prologue: EpisodeIndex) -> Self {
-        Self {
-            prologue,
-            ..self.clone()
-        }
+    pub fn behind(mut self, prologue: EpisodeIndex) -> Self {
+        self.prologue = prologue;
+        self
     }
 
-    /// This protection without the recent tail, what was recalled to stay and what is held. These are freed last,
-    /// before a budget is reported unmet.
-    #[must_use]
-    pub fn without_recent(&self) -> Self {
-        Self {
-            newest: self.newest,
-            recent: ItemIndex(usize::MAX),
-            unpinned: true,
-            ..self.clone()
-        }
+    /// Has items of a tier go from now on, and of all tiers behind it.
+    pub fn open(&mut self, tier: Tier) {
+        self.from = self.from.min(tier);
     }
 
-    /// This protection, under which calls and results that an act in view depends on may be evicted.
-    #[must_use]
-    pub fn without_depended(&self) -> Self {
-        Self {
-            depended: true,
-            ..self.clone()
-        }
+    /// Has the rules of episodes hold no longer.
+    pub fn lift_rules(&mut self) {
+        self.rules = Rules::Off;
     }
 
-    /// This protection for a policy that knows no episodes.
+    /// The rules that hold.
     #[must_use]
-    pub fn without_episodes(&self) -> Self {
-        Self {
-            episodes: false,
-            ..self.clone()
-        }
-    }
-
-    /// Whether the rules of episodes apply.
-    #[must_use]
-    pub fn heeds_episodes(&self) -> bool {
-        self.episodes
-    }
-
-    /// Whether nothing of an open episode may be evicted.
-    #[must_use]
-    pub fn holds_open(&self) -> bool {
-        self.open
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     /// Whether calls of exploration that an act in view depends on may be evicted.
     #[must_use]
     pub fn frees_depended(&self) -> bool {
-        self.depended
+        self.rules != Rules::Strict && self.from <= Tier::Depended
     }
 
-    /// Whether an item may not be touched. A call and its result are protected together.
+    /// Whether an episode is part of the prologue.
     #[must_use]
-    pub fn covers(&self, transcript: &Transcript, item: ItemIndex) -> bool {
-        // Both protect from an item to the end, so the earlier one counts.
-        let from = self.newest.min(self.recent);
+    pub fn is_prologue(&self, episode: EpisodeIndex) -> bool {
+        episode < self.prologue
+    }
+
+    /// The tier of an item by itself; free if it goes as early as its episode. A call and its result have the
+    /// same.
+    #[must_use]
+    pub fn tier(&self, transcript: &Transcript, item: ItemIndex) -> Tier {
         let one = transcript.items.get(item);
         let pair = one.and_then(|item| item.pair);
-        let recent = item >= from || pair.is_some_and(|pair| pair >= from);
+        let from = |first: ItemIndex| item >= first || pair.is_some_and(|pair| pair >= first);
+        let in_set = |set: &ItemSet| set.has(item) || pair.is_some_and(|pair| set.has(pair));
         let stays = one.is_some_and(|item| item.stays);
         let episode = one.and_then(|item| item.episode);
-        let prologue = episode.is_some_and(|at| at < self.prologue);
-        let in_set = |set: &ItemSet| set.has(item) || pair.is_some_and(|pair| set.has(pair));
-        let kept = || in_set(&self.held) || is_pinned(transcript, item);
-        recent || stays || prologue || in_set(&self.spared) || (!self.unpinned && kept())
+        let prologue = episode.is_some_and(|at| self.is_prologue(at));
+        if stays || prologue || in_set(&self.spared) {
+            Tier::Never
+        } else if from(self.newest) {
+            Tier::Newest
+        } else if in_set(&self.held) || is_pinned(transcript, item) {
+            Tier::Kept
+        } else if from(self.recent) {
+            Tier::Recent
+        } else {
+            Tier::Free
+        }
+    }
+
+    /// Whether an item may not be touched now. A call and its result are protected together.
+    #[must_use]
+    pub fn covers(&self, transcript: &Transcript, item: ItemIndex) -> bool {
+        self.tier(transcript, item) < self.from
     }
 
     /// Whether an item belongs to the newest assistant message or comes after it. No pass ever frees

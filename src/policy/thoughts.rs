@@ -4,6 +4,8 @@
 
 use super::ask::Level;
 use super::cut::next_cut;
+use super::order::Reach;
+use super::protect::Rules;
 use super::work::Work;
 use crate::model::{ItemKind, Mark, ReasoningBack, Role};
 use crate::session::index::{EntryIndex, ItemIndex};
@@ -50,16 +52,6 @@ impl Demand {
     }
 }
 
-/// Which thoughts a step takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those behind the message that the pass is expected to edit first, whatever else goes. Those before it only
-    /// if thoughts alone meet the target: else they would break more of the cached prefix than the pass has to.
-    BehindTheCut,
-    /// All of them.
-    All,
-}
-
 /// Takes thoughts until the target is met: those of closed work first, then the others, each oldest first. Those
 /// before the cut go newest first, so that they break as little of the prefix as they can.
 pub(super) fn strip(work: &mut Work<'_>, reach: Reach) {
@@ -69,7 +61,7 @@ pub(super) fn strip(work: &mut Work<'_>, reach: Reach) {
         episode.is_some_and(|episode| needed.contains(&episode))
     };
     let mut free = free(work);
-    if work.protection.holds_open() {
+    if work.protection.rules() == Rules::Strict {
         free.retain(|at| !is_held(*at));
     }
     let cut = next_cut(work.view.marked()).unwrap_or(work.transcript.entries.end());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::ask::{EvictionSettings, Level, PolicyAsk};
 use super::cut::STUB_FROM;
 use super::plan::Move;
-use super::protect::Protection;
+use super::protect::{Protection, Tier};
 use super::thoughts::{self, Demand};
 use crate::model::{ItemKind, Kept, Mark, ToolClass};
 use crate::session::graph::{Episode, EpisodeKind};
@@ -323,11 +323,21 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The episodes that others need: those that are open, and those that an act in view depends on.
+    /// The tier of an episode under the marks as they are now.
+    pub fn tier(&self, episode: &Episode) -> Tier {
+        if !episode.closed {
+            Tier::Open
+        } else if self.view.marked().has_dependents(episode) {
+            Tier::Depended
+        } else {
+            Tier::Free
+        }
+    }
+
+    /// The episodes that others need.
     pub fn held_episodes(&self) -> HashSet<EpisodeIndex> {
-        let seen = self.view.marked();
         let episodes = self.transcript.graph.episodes.indexed();
-        let held = episodes.filter(|(_, one)| !one.closed || seen.has_dependents(one));
+        let held = episodes.filter(|(_, one)| self.tier(one) != Tier::Free);
         held.map(|(at, _)| at).collect()
     }
 
@@ -367,9 +377,7 @@ impl<'a> Work<'a> {
     /// and every act that depends on it is evicted.
     pub fn is_eligible(&self, episode: &Episode) -> bool {
         let removed = || self.view.marked().is_removed(episode);
-        episode.closed
-            && (!episode.bound.is_empty() || !removed())
-            && !self.view.marked().has_dependents(episode)
+        (!episode.bound.is_empty() || !removed()) && self.tier(episode) == Tier::Free
     }
 
     /// The call that carries the tombstone of an episode, or will: of an implicit one that of which the least has

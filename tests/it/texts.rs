@@ -217,7 +217,7 @@ fn constant(path: &str, name: &str) -> String {
 
 #[test]
 fn figures_in_documents_are_those_of_the_code() {
-    assert_eq!(constant("src/policy/cwl.rs", "HELD_PART"), "12");
+    assert_eq!(constant("src/policy/order.rs", "HELD_PART"), "12");
     for page in ["docs/ARCHITECTURE.md", "docs/deviations.md"] {
         assert!(
             read(page).contains("more than a twelfth of the room"),

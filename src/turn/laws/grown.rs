@@ -9,7 +9,7 @@ use super::say::{bring, call, text};
 use super::sim::Sim;
 use super::terminals::Terminals;
 use crate::model::{Dialect, ItemKind, Mark};
-use crate::policy::{Move, Plan, PlanError, Protection};
+use crate::policy::{Move, Plan, PlanError, Protection, Rules};
 use crate::session::index::ItemIndex;
 
 const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Responses, Dialect::Messages];
@@ -194,7 +194,7 @@ fn what_another_result_goes_on_from_goes_with_it() {
     let (_, prepared) = sim.look();
     let pointers = prepared.view.marked().pointers();
     let (to, from) = pointers.iter().next().unwrap();
-    let protection = Protection::new(prepared.view.marked(), 0).without_episodes();
+    let protection = Protection::new(prepared.view.marked(), 0).under(Rules::Off);
     let gone = |at: ItemIndex| Move::whole(at, Mark::Removed);
     let alone = Plan::check(prepared.view.marked(), &protection, &[gone(*to)]);
     assert_eq!(alone, Err(PlanError::PointedTo(*to)));

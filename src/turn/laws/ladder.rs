@@ -4,7 +4,7 @@
 use super::say::{again, call, same, text};
 use super::sim::Sim;
 use crate::model::{EditKind, Edits, Globs, ItemKind, ItemNo, Kept, Mark, Marks};
-use crate::policy::{Move, Plan, PlanError, Policy, Protection};
+use crate::policy::{Move, Plan, PlanError, Policy, Protection, Rules};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::turn::state::Prepared;
@@ -88,7 +88,7 @@ fn a_bad_move_is_dropped_and_the_rest_stands() {
     let (_, prepared) = session("none").look();
     let (transcript, marks) = (prepared.view.shared(), Marks::default());
     let seen = Marked::new(&transcript, &marks);
-    let protection = Protection::new(seen, 0).without_episodes();
+    let protection = Protection::new(seen, 0).under(Rules::Off);
     let calls = transcript.items.indexed();
     let calls: Vec<ItemIndex> = calls
         .filter(|(_, item)| !item.name.is_empty() && item.pair.is_some())
@@ -114,7 +114,7 @@ fn nothing_that_is_pointed_to_may_go_before_its_pointer() {
     let (view, transcript) = (&prepared.view, prepared.view.transcript());
     let pointers = view.marked().pointers();
     let (to, from) = pointers.iter().next().expect("a pointer");
-    let protection = Protection::new(view.marked(), 0).without_episodes();
+    let protection = Protection::new(view.marked(), 0).under(Rules::Off);
     let gone = |at: ItemIndex| Move::whole(at, Mark::Removed);
     let alone = Plan::check(view.marked(), &protection, &[gone(*to)]);
     assert_eq!(alone, Err(PlanError::PointedTo(*to)));
