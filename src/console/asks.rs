@@ -13,9 +13,8 @@ use super::story::{Story, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
 use super::{Answer, Console};
 use crate::model::{ExplicitKind, ItemNo, MESSAGE_TOKENS, Mark};
-use crate::pipeline::SessionAsk;
 use crate::policy::{EvictionSettings, Order};
-use crate::turn::{BringAsk, EvictAsk, NoExchange, Overrides, PinAsk, may_speak};
+use crate::turn::{Ask, NamedAsk, NoExchange, Overrides, PinAsk, may_speak};
 
 /// An item of fewer tokens is no longer than the line that would stand in its place.
 const SMALL: u32 = 48;
@@ -61,7 +60,7 @@ impl Console {
             return Err(ConsoleError::new(409, "nothing_evictable", message));
         }
         if now {
-            self.note(known, vec![SessionAsk::Pass])?;
+            self.note(known, vec![Ask::Pass])?;
         }
         let from = if now { NEXT_REQUEST } else { NEXT_PASS };
         Ok(self.waits(known, from, above, sizes.floor))
@@ -83,7 +82,7 @@ impl Console {
                 .map_err(|why| why.refused(name, "evicted"))?;
             goes.extend(items.iter().map(|item| item.no));
             let name = name.clone();
-            asks.push(SessionAsk::Evict(EvictAsk { name, now }));
+            asks.push(Ask::Evict(NamedAsk { name, now }));
         }
         self.note(known, asks)?;
         let (tokens, after) = rules.sizes(&goes);
@@ -119,7 +118,7 @@ impl Console {
         let (mut asks, mut tokens) = (Vec::new(), 0_u64);
         for name in ask.items {
             tokens += gone(&story, &name).map_err(|why| why.refused(&name, "recalled"))?;
-            asks.push(SessionAsk::Bring(BringAsk { name, now: ask.now }));
+            asks.push(Ask::Bring(NamedAsk { name, now: ask.now }));
         }
         self.note(&known, asks)?;
         // A turn recalls at most a quarter of the ceiling.
@@ -195,7 +194,7 @@ impl Console {
             })
             .map_err(|message| ConsoleError::new(400, "bad_body", message))?;
         let known = self.read(name)?;
-        self.note(&known, pins.into_iter().map(SessionAsk::Pin).collect())?;
+        self.note(&known, pins.into_iter().map(Ask::Pin).collect())?;
         Ok(json!({"session": known.row.session, "from": "the session's next turn"}))
     }
 
@@ -230,7 +229,7 @@ impl Console {
     }
 
     /// Notes asks for the next turns that go on from what was read.
-    fn note(&self, known: &Known, asks: Vec<SessionAsk>) -> Result<(), ConsoleError> {
+    fn note(&self, known: &Known, asks: Vec<Ask>) -> Result<(), ConsoleError> {
         let session = known.row.of_session();
         let noted = self.app.asked.ask(session, &known.path, asks);
         noted.map_err(|error| ConsoleError::new(429, "too_many_asks", error.to_string()))

@@ -9,26 +9,13 @@ use parking_lot::Mutex;
 
 use crate::model::{Erased, RecordId};
 use crate::session::path::Path;
-use crate::turn::{Asks, BringAsk, EvictAsk, PinAsk};
+use crate::turn::{Ask, Asks};
 
 /// The most sessions of which something waits. A further one takes the place of the one that has waited
 /// longest, because it may never have another turn.
 const MOST_SESSIONS: usize = 1_024;
 /// The most that waits for one session: as many pins as a turn takes.
 const MOST_WAITING: usize = 32;
-
-/// One thing that is asked of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SessionAsk {
-    /// A pin, with the session's next turn.
-    Pin(PinAsk),
-    /// The eviction of an item or of an episode.
-    Evict(EvictAsk),
-    /// That an original comes back into view.
-    Bring(BringAsk),
-    /// A pass down to the floor, with the session's next turn.
-    Pass,
-}
 
 /// What waits, by the name of its session and by the record that was looked at.
 #[derive(Debug, Default)]
@@ -41,7 +28,7 @@ struct WaitingAsk {
     number: u64,
     /// The newest record of what was looked at. A turn that goes on from there has it on its path.
     of: RecordId,
-    ask: SessionAsk,
+    ask: Ask,
 }
 
 #[derive(Debug, Default)]
@@ -65,19 +52,14 @@ impl Asked {
     ///
     /// # Errors
     /// [`TooManyAsks`] if too much waits for the session.
-    pub fn ask(
-        &self,
-        session: &str,
-        path: &Path,
-        asks: Vec<SessionAsk>,
-    ) -> Result<(), TooManyAsks> {
+    pub fn ask(&self, session: &str, path: &Path, asks: Vec<Ask>) -> Result<(), TooManyAsks> {
         let Some(of) = path.entries.last().map(|newest| newest.id) else {
             return Ok(());
         };
         let mut waiting = self.0.lock();
         let before = waiting.sessions.get(session).map_or(&[][..], Vec::as_slice);
         // What is asked again takes the place of what was asked before.
-        let again = |old: &WaitingAsk| asks.iter().any(|new| new.replaces(&old.ask));
+        let again = |old: &WaitingAsk| asks.iter().any(|new| replaces(new, &old.ask));
         let stays = |old: &&WaitingAsk| !(again(old) && old.is_on(path));
         let mut all: Vec<WaitingAsk> = before.iter().filter(stays).cloned().collect();
         if all.len() + asks.len() > MOST_WAITING {
@@ -106,9 +88,7 @@ impl Asked {
 
     /// Forgets what is to be brought back to this path, because the upstream refused it.
     pub fn refused(&self, session: &str, path: &Path) {
-        self.retain(session, path, |one| {
-            !matches!(one.ask, SessionAsk::Bring(_))
-        });
+        self.retain(session, path, |one| !matches!(one.ask, Ask::Bring(_)));
     }
 
     /// Takes back evictions and recalls of what is named so on this path. What a turn under way has taken in is
@@ -116,10 +96,8 @@ impl Asked {
     pub fn withdraw(&self, session: &str, path: &Path, names: &[String]) {
         let named = |name: &str| names.iter().any(|one| one.eq_ignore_ascii_case(name));
         self.retain(session, path, |one| match &one.ask {
-            SessionAsk::Evict(EvictAsk { name, .. }) | SessionAsk::Bring(BringAsk { name, .. }) => {
-                !named(name)
-            }
-            SessionAsk::Pin(_) | SessionAsk::Pass => true,
+            Ask::Evict(ask) | Ask::Bring(ask) => !named(&ask.name),
+            Ask::Pin(_) | Ask::Pass => true,
         });
     }
 
@@ -132,10 +110,10 @@ impl Asked {
         for one in asks.iter().filter(|one| one.is_on(path)) {
             found.newest = found.newest.max(one.number);
             match &one.ask {
-                SessionAsk::Pin(pin) => found.pins.push(pin.clone()),
-                SessionAsk::Evict(evict) => found.evictions.push(evict.clone()),
-                SessionAsk::Bring(bring) => found.recalls.push(bring.clone()),
-                SessionAsk::Pass => found.pass = true,
+                Ask::Pin(pin) => found.pins.push(pin.clone()),
+                Ask::Evict(evict) => found.evictions.push(evict.clone()),
+                Ask::Bring(bring) => found.recalls.push(bring.clone()),
+                Ask::Pass => found.pass = true,
             }
         }
         found
@@ -151,9 +129,9 @@ impl Asked {
         }
         self.retain(session, path, |one| {
             let waits = match &one.ask {
-                SessionAsk::Evict(_) => !known.judged,
-                SessionAsk::Bring(bring) => known.recalls.contains(bring),
-                SessionAsk::Pin(_) | SessionAsk::Pass => false,
+                Ask::Evict(_) => !known.judged,
+                Ask::Bring(bring) => known.recalls.contains(bring),
+                Ask::Pin(_) | Ask::Pass => false,
             };
             one.number > known.newest || waits
         });
@@ -179,15 +157,14 @@ impl WaitingAsk {
     }
 }
 
-impl SessionAsk {
-    /// Whether this makes an earlier ask needless. Pins are taken in their order, so each stays.
-    fn replaces(&self, earlier: &Self) -> bool {
-        match (self, earlier) {
-            (Self::Pass, Self::Pass) => true,
-            (Self::Evict(new), Self::Evict(old)) => new.name.eq_ignore_ascii_case(&old.name),
-            (Self::Bring(new), Self::Bring(old)) => new.name.eq_ignore_ascii_case(&old.name),
-            (Self::Pin(_) | Self::Evict(_) | Self::Bring(_) | Self::Pass, _) => false,
+/// Whether an ask makes an earlier one needless. Pins are taken in their order, so each stays.
+fn replaces(new: &Ask, earlier: &Ask) -> bool {
+    match (new, earlier) {
+        (Ask::Pass, Ask::Pass) => true,
+        (Ask::Evict(new), Ask::Evict(old)) | (Ask::Bring(new), Ask::Bring(old)) => {
+            new.name.eq_ignore_ascii_case(&old.name)
         }
+        (Ask::Pin(_) | Ask::Evict(_) | Ask::Bring(_) | Ask::Pass, _) => false,
     }
 }
 
@@ -212,19 +189,20 @@ mod tests {
 
     use super::*;
     use crate::model::Digest;
+    use crate::turn::{NamedAsk, PinAsk};
 
     /// A path of one record.
     fn at(number: u8) -> Path {
         Path::default().extend(RecordId(Digest([number; 32])), Arc::default())
     }
 
-    fn pins(count: usize) -> Vec<SessionAsk> {
-        vec![SessionAsk::Pin(PinAsk::Newest); count]
+    fn pins(count: usize) -> Vec<Ask> {
+        vec![Ask::Pin(PinAsk::Newest); count]
     }
 
-    fn evict(name: &str, now: bool) -> SessionAsk {
+    fn evict(name: &str, now: bool) -> Ask {
         let name = name.to_owned();
-        SessionAsk::Evict(EvictAsk { name, now })
+        Ask::Evict(NamedAsk { name, now })
     }
 
     #[test]
@@ -254,7 +232,7 @@ mod tests {
         asked.ask("a", &at(1), pins(1)).unwrap();
         let (first, second) = (asked.of("a", &at(1)), asked.of("a", &at(1)));
         asked.recorded("a", &at(1), &first);
-        let lifted = vec![SessionAsk::Pin(PinAsk::LiftAll), SessionAsk::Pass];
+        let lifted = vec![Ask::Pin(PinAsk::LiftAll), Ask::Pass];
         asked.ask("a", &at(1), lifted).unwrap();
         asked.recorded("a", &at(1), &second);
         let left = asked.of("a", &at(1));
@@ -282,7 +260,7 @@ mod tests {
     fn what_is_asked_of_one_branch_waits_for_no_other() {
         let asked = Asked::default();
         let (one, other) = (at(1), at(2));
-        asked.ask("a", &one, vec![SessionAsk::Pass]).unwrap();
+        asked.ask("a", &one, vec![Ask::Pass]).unwrap();
         asked.ask("a", &other, vec![evict("Read:4", true)]).unwrap();
         // What is asked of one is not what is asked again of the other.
         asked.ask("a", &one, vec![evict("Read:4", true)]).unwrap();

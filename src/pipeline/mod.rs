@@ -81,7 +81,7 @@ use http::Response;
 
 pub use active_sessions::ActiveSessions;
 pub use app::App;
-pub use asked::{Asked, SessionAsk, TooManyAsks};
+pub use asked::{Asked, TooManyAsks};
 pub use bodies::{Bodies, LiveBody};
 pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};

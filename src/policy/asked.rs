@@ -11,23 +11,15 @@ use super::protect::Rules;
 use super::work::{Work, bare};
 use crate::model::{ItemKind, Kept, Mark};
 use crate::session::graph::Episode;
-use crate::session::index::{EpisodeIndex, ItemIndex};
+use crate::session::ids::RecallTarget;
+use crate::session::index::ItemIndex;
 use crate::session::stub;
 use crate::session::transcript::Item;
 
-/// What an operator named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedItem {
-    /// A call with its result, or a text.
-    Item(ItemIndex),
-    /// A whole episode.
-    Episode(EpisodeIndex),
-}
-
-/// Evicts what was named, as far as the rules allow. What is held by `ask` stays. The moves are counted
-/// for `policy`.
+/// Evicts the items and the whole episodes that were named, as far as the rules allow. What is held by `ask` stays.
+/// The moves are counted for `policy`.
 #[must_use]
-pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[AskedItem]) -> Proposal {
+pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[RecallTarget]) -> Proposal {
     let rules = match ask.config.order {
         Order::Levels => Rules::Parts,
         Order::Paper => Rules::Strict,
@@ -37,18 +29,18 @@ pub fn evict_asked(policy: Policy, ask: &PolicyAsk<'_>, named: &[AskedItem]) -> 
     let mut work = Work::new(ask, protection);
     let transcript = work.transcript;
     let items = named.iter().filter_map(|one| match one {
-        AskedItem::Item(at) => Some(*at),
-        AskedItem::Episode(_) => None,
+        RecallTarget::Items(items) => Some(items),
+        RecallTarget::Episode(_) | RecallTarget::Ledger(_) => None,
     });
     // The newest first: a pointer then goes before the result to which it points.
-    let mut items: Vec<ItemIndex> = items.collect();
+    let mut items: Vec<ItemIndex> = items.flatten().copied().collect();
     items.sort_unstable_by(|one, other| other.cmp(one));
     for item in items {
         evict_item(&mut work, ask, item);
     }
     let mut whole = false;
     for one in named {
-        if let AskedItem::Episode(at) = one
+        if let RecallTarget::Episode(at) = one
             && let Some(episode) = transcript.graph.episodes.get(*at)
         {
             whole |= evict_episode(&mut work, episode);

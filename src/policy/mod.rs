@@ -28,7 +28,7 @@ mod work;
 mod zone;
 
 pub use ask::{AdmitSettings, EvictionSettings, Level, Order, Policy, PolicyAsk, Target, Text};
-pub use asked::{AskedItem, evict_asked};
+pub use asked::evict_asked;
 pub use cut::next_cut;
 pub use fresh::brings_results;
 pub use ladder::{Ladder, LadderError, Rung, When};

@@ -2,18 +2,37 @@
 //! before anything that a policy chooses. Never decides which items an operator may name (`console` says that
 //! when they ask); what a rule holds when the pass comes stays.
 
-use super::brought::BringAsk;
 use super::originals::OwnTexts;
 use super::pins::PinAsk;
 use super::state::TurnState;
 use crate::commit::Trigger;
 use crate::model::ItemKind;
-use crate::policy::{
-    AskedItem, EvictionSettings, ItemSet, Level, Policy, Proposal, Target, evict_asked,
-};
-use crate::session::ids::{self, RecallTarget};
+use crate::policy::{EvictionSettings, ItemSet, Level, Policy, Proposal, Target, evict_asked};
+use crate::session::ids;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
+
+/// One thing that is asked of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A pin, with the session's next turn.
+    Pin(PinAsk),
+    /// The eviction of an item or of an episode. A pass is made for it now, or it waits for the next one.
+    Evict(NamedAsk),
+    /// That an original comes back into view, with the next turn now, or with that of the next pass.
+    Bring(NamedAsk),
+    /// A pass down to the floor, with the session's next turn.
+    Pass,
+}
+
+/// What an ask names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAsk {
+    /// An id as a view shows it, such as `read:12`, or the name of an episode.
+    pub name: String,
+    /// Whether it is done now. Else it waits for the next pass.
+    pub now: bool,
+}
 
 /// What waits for a turn of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +40,9 @@ pub struct Asks {
     /// What is to be pinned, or no longer.
     pub pins: Vec<PinAsk>,
     /// What is to be evicted.
-    pub evictions: Vec<EvictAsk>,
+    pub evictions: Vec<NamedAsk>,
     /// What is to be brought back.
-    pub recalls: Vec<BringAsk>,
+    pub recalls: Vec<NamedAsk>,
     /// Whether a pass down to the floor is to happen before its first hop.
     pub pass: bool,
     /// The number of the newest; 0 if nothing waits.
@@ -32,15 +51,6 @@ pub struct Asks {
     pub judged: bool,
     /// Whether the first of the turn's hops is an exchange that was asked for.
     pub brought: bool,
-}
-
-/// Something that is to be evicted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EvictAsk {
-    /// An id as a view shows it, such as `read:12`, or the name of an episode.
-    pub name: String,
-    /// Whether a pass is made for it. Else it waits for the next one.
-    pub now: bool,
 }
 
 impl TurnState {
@@ -91,7 +101,8 @@ impl TurnState {
         }
         let transcript = view.transcript();
         let asks = self.asks.evictions.iter();
-        let named: Vec<AskedItem> = asks.flat_map(|ask| named(transcript, &ask.name)).collect();
+        let named = asks.filter_map(|ask| ids::find(transcript, &ask.name));
+        let named: Vec<_> = named.collect();
         let ladder = &self.terms.ladder;
         // What a rule keeps may go if a person names it, and what a person pinned may not.
         let config = EvictionSettings {
@@ -115,15 +126,6 @@ impl TurnState {
             |item: &Item| item.kind != ItemKind::Result && self.pins.items().contains(&item.no);
         let pinned = items.filter(|(_, item)| is_pinned(item));
         ItemSet::new(pinned.map(|(at, _)| at).collect())
-    }
-}
-
-/// What a name stands for.
-fn named(transcript: &Transcript, name: &str) -> Vec<AskedItem> {
-    match ids::find(transcript, name) {
-        Some(RecallTarget::Items(items)) => items.into_iter().map(AskedItem::Item).collect(),
-        Some(RecallTarget::Episode(at)) => vec![AskedItem::Episode(at)],
-        Some(RecallTarget::Ledger(_)) | None => Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Value, json};
 
+use super::asked::NamedAsk;
 use super::hidden::{self, HiddenCounts, Keep};
 use super::state::{HopContext, Prepared, TurnState};
 use crate::dialect::answer::{Answer, Block, BlockKind, Call};
@@ -20,15 +21,6 @@ const SIGNATURES: [&str; 4] = [
     "reasoning_details",
     "thinking_blocks",
 ];
-
-/// Something that is to be brought back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BringAsk {
-    /// An id as a view shows it, such as `read:12`, or the name of an episode.
-    pub name: String,
-    /// Whether the next turn brings it. Else the turn of the next pass does.
-    pub now: bool,
-}
 
 /// Why no exchange may be made that the model did not have itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +89,7 @@ impl TurnState {
     ) -> Option<HiddenCounts> {
         let asks = std::mem::take(&mut self.asks.recalls);
         let passed = prepared.pass.is_some();
-        let (due, later): (Vec<BringAsk>, Vec<BringAsk>) =
+        let (due, later): (Vec<NamedAsk>, Vec<NamedAsk>) =
             asks.into_iter().partition(|ask| ask.now || passed);
         if due.is_empty() || !self.pending.is_empty() || !self.is_managed() {
             self.asks.recalls = due.into_iter().chain(later).collect();
@@ -117,11 +109,11 @@ impl TurnState {
             return None;
         }
         let reader = &tools.reader;
-        let run = |asks: &[&BringAsk]| {
+        let run = |asks: &[&NamedAsk]| {
             let answer = answer(self.request.dialect, &name, asks);
             hidden::settle(self, prepared, &answer, Keep::Message, reader)
         };
-        let all: Vec<&BringAsk> = due.iter().collect();
+        let all: Vec<&NamedAsk> = due.iter().collect();
         let (hop, counted) = run(&all);
         // What brings nothing back leaves no exchange. What has no room now waits for a turn that has.
         let results = due.iter().zip(hop.calls.iter().zip(&counted.recalls));
@@ -166,7 +158,7 @@ impl TurnState {
 }
 
 /// What the model would have said.
-fn answer(dialect: Dialect, name: &str, asks: &[&BringAsk]) -> Answer {
+fn answer(dialect: Dialect, name: &str, asks: &[&NamedAsk]) -> Answer {
     let kind = match dialect {
         Dialect::Chat => "function",
         Dialect::Responses => "function_call",

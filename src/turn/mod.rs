@@ -45,8 +45,8 @@ pub mod state;
 pub mod text_results;
 pub mod told;
 
-pub use asked::{Asks, EvictAsk};
-pub use brought::{BringAsk, NoExchange, may_speak};
+pub use asked::{Ask, Asks, NamedAsk};
+pub use brought::{NoExchange, may_speak};
 pub use cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 pub use classes::{Classes, ToolClasses};
 pub use filter::{FilterRole, RungSettings, RungTable};

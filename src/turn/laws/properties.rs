@@ -12,7 +12,7 @@ use crate::model::ReasoningBack;
 use crate::model::{Dialect, Globs};
 use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
-use crate::turn::{BringAsk, EvictAsk, PinAsk, RungSettings};
+use crate::turn::{NamedAsk, PinAsk, RungSettings};
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]
@@ -417,13 +417,13 @@ pub fn play_on(mut sim: Sim, terms: &SessionTerms, events: &[Event]) -> Sim {
                 let ids = [sim.calls(), sim.ids()].concat();
                 if !ids.is_empty() {
                     let (name, now) = (place.get(&ids).clone(), *now);
-                    sim.evictions.push(EvictAsk { name, now });
+                    sim.evictions.push(NamedAsk { name, now });
                 }
             }
             Event::Bring(place) => {
                 let ids = sim.ids();
                 let name = place.get(&ids).clone();
-                sim.recalls.push(BringAsk { name, now: true });
+                sim.recalls.push(NamedAsk { name, now: true });
             }
             Event::Blank(place) => edit(&mut sim, place, "tool", |messages, at| {
                 let mut message: Value = serde_json::from_str(&messages[at]).unwrap();

@@ -31,7 +31,7 @@ use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
-use crate::turn::{Asks, BringAsk, Classes, EvictAsk, Overrides, PinAsk, ToolClasses};
+use crate::turn::{Asks, Classes, NamedAsk, Overrides, PinAsk, ToolClasses};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);
@@ -81,9 +81,9 @@ pub struct Sim {
     /// What the next turn is asked to pin.
     pub pins: Vec<PinAsk>,
     /// What is asked to be evicted, until a pass has judged it.
-    pub evictions: Vec<EvictAsk>,
+    pub evictions: Vec<NamedAsk>,
     /// What is asked to be brought back, until something was tried.
-    pub recalls: Vec<BringAsk>,
+    pub recalls: Vec<NamedAsk>,
     /// Everything that was in view once and is not any longer.
     gone: HashSet<String>,
     /// Whether the client changed its history since the last hop.
