@@ -53,7 +53,7 @@ function Figures({ d: { session, turns } }) {
     <${Fig} l=${watched ? "Would-be passes" : "Passes"} v=${full(row.passes ?? session.passes.length)} s=${watched ? `would have evicted ${count(items, "item")}` : `${count(items, "item")} evicted`}/>
     <${Fig} l="Needed later" v=${judged.length ? full(missed) : "–"} u=${judged.length ? `of ${full(items)}` : null} c=${missed ? "warn" : ""}
       s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : watched ? (judged.length ? "of what would be gone" : "nothing would be gone") : judged.length ? "of what was evicted" : "nothing was evicted"}/>
-    <${Fig} l="Hidden hops" v=${full(row.hops)} s=${known(row.hops) && row.turn ? `${(row.hops / row.turn).toFixed(2)} a turn` : "not recorded"}/></div>`;
+    <${Fig} l="Hidden hops" v=${full(row.hops)} s=${`${(row.hops / row.turn).toFixed(2)} a turn`}/></div>`;
 }
 
 /** What the session came to with all that descends from it. @param {{ d: Data }} props */
@@ -91,7 +91,7 @@ function Standing({ d, off }) {
 
 /** Passes close together that all stopped far above the floor. @param {PassRow[]} passes */
 export function stoppedAbove(passes) {
-  const far = passes.filter((p) => known(p.after) && known(p.floor) && p.after > p.floor * 1.3);
+  const far = passes.filter((p) => p.after > p.floor * 1.3);
   const close = far.filter((p) => far.filter((q) => Math.abs(q.turn - p.turn) < 18).length > 5);
   return close.length > 4 ? close : [];
 }
