@@ -1,23 +1,19 @@
-//! Merges the sources of settings: flags over environment over file, setting by setting. Owns how
-//! each source is read and which one wins. Never decides whether a value makes sense.
-//!
-//! Each setting is first read alone into a [`RawConfig`], so that one mistake hides no other.
+//! Reads the sources of settings, each over those before it: flags over environment over file. Owns how each
+//! source is read. Never decides whether a value makes sense.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::names::{self, ENV_PREFIX};
+use super::given::Given;
+use super::names::ENV_PREFIX;
 use super::problem::{Problem, SettingSource};
-use super::raw::RawConfig;
 
-/// The settings from all sources so far, with the place from which each came.
+/// What all sources have given so far.
 #[derive(Debug, Default)]
 pub struct Layers {
-    merged: Table,
-    origins: BTreeMap<String, SettingSource>,
+    given: Given,
     problems: Vec<Problem>,
 }
 
@@ -45,7 +41,7 @@ impl Layers {
         collect(spans.get_ref(), &mut Vec::new(), &mut leaves);
         for (keys, offset) in leaves {
             if let Some(value) = look_up(&values, &keys) {
-                self.set(&keys, std::slice::from_ref(value), &at(offset));
+                self.given.put(&keys, at(offset), vec![value.clone()]);
             }
         }
     }
@@ -68,90 +64,27 @@ impl Layers {
             if number {
                 readings.reverse();
             }
-            self.set(&keys, &readings, &SettingSource::Env(name));
+            self.given.put(&keys, SettingSource::Env(name), readings);
         }
     }
 
     /// Puts one flag over what is there. `key` is a section and a setting.
     pub fn flag(&mut self, flag: &'static str, key: [&str; 2], value: Value) {
-        self.set(
-            &key.map(str::to_owned),
-            &[value],
-            &SettingSource::Flag(flag),
-        );
+        let keys = key.map(str::to_owned);
+        self.given
+            .put(&keys, SettingSource::Flag(flag), vec![value]);
     }
 
     /// Sets what a setting is if no source names it.
     pub fn fallback(&mut self, key: [&str; 2], value: Value) {
-        self.set(&key.map(str::to_owned), &[value], &SettingSource::Default);
+        let keys = key.map(str::to_owned);
+        self.given.put(&keys, SettingSource::Default, vec![value]);
     }
 
-    /// Returns the raw configuration, the place of each setting, and the problems so far.
+    /// Returns what was given, and what in the sources can't be read.
     #[must_use]
-    pub fn finish(mut self) -> (RawConfig, BTreeMap<String, SettingSource>, Vec<Problem>) {
-        let raw = Value::Table(self.merged)
-            .try_into()
-            .unwrap_or_else(|error: toml::de::Error| {
-                // Each setting was read alone before, so this can't happen. If it does, running on
-                // defaults would still be wrong.
-                let message = error.message().to_owned();
-                self.problems.push(Problem {
-                    origin: SettingSource::Default,
-                    message,
-                });
-                RawConfig::default()
-            });
-        (raw, self.origins, self.problems)
-    }
-
-    /// Takes the first reading that the setting accepts, or notes why none fits.
-    fn set(&mut self, keys: &[String], readings: &[Value], origin: &SettingSource) {
-        // The last reading is the plain text, and people understand its refusal best.
-        let mut refusal = None;
-        for reading in readings {
-            let alone = nest(keys, reading.clone());
-            match Value::Table(alone.clone()).try_into::<RawConfig>() {
-                Ok(_) => {
-                    merge(&mut self.merged, alone);
-                    self.origins.insert(keys.join("."), origin.clone());
-                    return;
-                }
-                Err(error) => refusal = Some(error.message().to_owned()),
-            }
-        }
-        if let Some(refusal) = refusal {
-            let message = match origin {
-                SettingSource::Env(name) => explain(keys, &refusal, names::nearest(name)),
-                SettingSource::File { .. } | SettingSource::Flag(_) | SettingSource::Default => {
-                    explain(keys, &refusal, None)
-                }
-            };
-            self.problems.push(Problem {
-                origin: origin.clone(),
-                message,
-            });
-        }
-    }
-}
-
-/// Nests `a.b.c = value` into tables.
-fn nest(keys: &[String], value: Value) -> Table {
-    let inner = keys.iter().skip(1).rev().fold(value, |inner, key| {
-        Value::Table(Table::from_iter([(key.clone(), inner)]))
-    });
-    keys.first()
-        .map(|key| Table::from_iter([(key.clone(), inner)]))
-        .unwrap_or_default()
-}
-
-fn merge(into: &mut Table, from: Table) {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
-            (_, value) => {
-                into.insert(key, value);
-            }
-        }
+    pub(super) fn finish(self) -> (Given, Vec<Problem>) {
+        (self.given, self.problems)
     }
 }
 
@@ -181,32 +114,4 @@ fn look_up<'a>(table: &'a Table, keys: &[String]) -> Option<&'a Value> {
 fn line_of(text: &str, offset: usize) -> usize {
     let head = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
     1 + head.iter().filter(|&&byte| byte == b'\n').count()
-}
-
-/// Words a refusal: the name of the setting, and for an unknown one the nearest that exists. If the
-/// parts of a variable's name lead nowhere, the nearest is searched by the whole name.
-fn explain(keys: &[String], refusal: &str, variable: Option<String>) -> String {
-    let name = keys.join(".");
-    let Some(rest) = refusal.strip_prefix("unknown field ") else {
-        return format!("`{name}`: {refusal}");
-    };
-    // serde lists names in backticks: first the unknown one, and then the valid ones.
-    let mut words = rest.split('`').skip(1).step_by(2);
-    let unknown = words.next().unwrap_or_default();
-    let nearest = words
-        .map(|known| (strsim::damerau_levenshtein(unknown, known), known))
-        .filter(|(distance, known)| *distance <= known.len().max(unknown.len()) / 2)
-        .min();
-    let place = keys.iter().position(|key| key == unknown).unwrap_or(0);
-    let section = keys.get(..place).unwrap_or_default().join(".");
-    match nearest {
-        Some((_, known)) if section.is_empty() => {
-            format!("unknown section `{unknown}`; did you mean `{known}`?")
-        }
-        Some((_, known)) => format!("unknown key `{name}`; did you mean `{section}.{known}`?"),
-        None => match variable {
-            Some(variable) => format!("unknown key `{name}`; did you mean {variable}?"),
-            None => format!("unknown key `{name}`; config/plimsoll.toml lists every setting"),
-        },
-    }
 }

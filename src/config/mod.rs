@@ -2,17 +2,17 @@
 //! be set and what is valid. Never hands out a value that was not checked. A module that owns
 //! settings of its own finds them filled here, and imports nothing from here.
 
+mod given;
 mod layers;
 mod level;
 mod names;
 mod problem;
 mod profiles;
-mod raw;
 mod readers;
 mod secret;
+mod sections;
 mod settings;
 mod units;
-mod validate;
 
 #[cfg(test)]
 mod tests;
@@ -90,9 +90,9 @@ impl Config {
     }
 
     fn build(layers: Layers) -> Result<Self, ConfigError> {
-        let (raw, origins, mut problems) = layers.finish();
-        let (config, found) = validate::validate(raw, &origins);
-        problems.extend(found);
+        let (given, problems) = layers.finish();
+        let (config, check) = sections::read(given, problems);
+        let mut problems = check.problems;
         problems.sort();
         if problems.is_empty() {
             Ok(config)

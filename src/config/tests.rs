@@ -53,37 +53,25 @@ fn the_shipped_file_is_the_defaults() {
 #[test]
 fn the_shipped_file_has_every_setting() {
     let shipped = include_str!("../../config/plimsoll.toml");
-    let settings = include_str!("raw.rs");
     let shown: toml::Table = shipped.parse().unwrap();
-    let mut section = String::new();
-    let mut in_profiles = false;
-    for line in settings.lines().map(str::trim) {
-        if line.starts_with("///") {
-            in_profiles = line.starts_with("/// In profiles only");
-        }
-        if let Some(name) = line
-            .strip_prefix("/// `[")
-            .and_then(|rest| rest.split(']').next())
-        {
-            name.clone_into(&mut section);
-        }
-        let Some((name, _)) = line
-            .strip_prefix("pub ")
-            .and_then(|rest| rest.split_once(": Option<"))
-        else {
-            continue;
-        };
-        if in_profiles {
-            continue;
-        }
+    let mut layers = Layers::default();
+    layers.file(Path::new("p.toml"), "[rungs.cwl]");
+    let (given, problems) = layers.finish();
+    let known = sections::read(given, problems).1.known;
+    let own = known
+        .iter()
+        .filter(|(section, _)| !section.is_empty() && !section.starts_with("profiles"));
+    let mut seen = 0;
+    for (section, name) in own {
         // Sections that an operator names are shown as comments.
-        let is_shown = match section.strip_suffix(".NAME") {
-            Some(_) => shipped.contains(&format!("# {name} = ")),
-            None => shown[&section].get(name).is_some(),
+        let is_shown = match section.as_str() {
+            "rungs.cwl" => shipped.contains(&format!("# {name} = ")),
+            section => shown[section].get(name).is_some(),
         };
         assert!(is_shown, "[{section}] {name} is not documented");
+        seen += 1;
     }
-    assert_eq!(section, "models", "all sections were seen");
+    assert!(seen > 80, "all settings were seen");
 }
 
 #[test]
@@ -117,6 +105,21 @@ fn later_sources_win() {
     assert_eq!(config.delimiter.guidance, Guidance::Off);
     assert_eq!(config.store.path, PathBuf::from("/y"));
     assert_eq!(config.store.backend, Backend::Sled);
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_told_although_a_later_source_wins() {
+    let text = "[server]\ndrain = 10\n[budget]\npolicy = \"cwl\"";
+    let env = [
+        ("PLIMSOLL__SERVER__DRAIN", "10s"),
+        ("PLIMSOLL__BUDGET__POLICIES", "repeat+cwl"),
+    ];
+    let found = problems(text, &env);
+    let fits = found.len() == 1 && found[0].starts_with("2: `server.drain`: invalid type");
+    assert!(fits, "{found:?}");
+    let one = |env: &[_]| with_file("[budget]\npolicy = \"cwl\"", Flags::default(), env);
+    let ladder = |env: &[_]| one(env).unwrap().budget.ladder;
+    assert_ne!(ladder(&env), ladder(&[]), "both names are of one setting");
 }
 
 #[test]
