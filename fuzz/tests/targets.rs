@@ -180,6 +180,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
         "an unchanged request has other bytes:\n{}",
         rendered.escape_ascii()
     );
+    drop(splice);
     viewed(request);
 }
 

@@ -34,8 +34,7 @@ impl CachedFor {
     pub fn of<'a>(request: &Object<'_>, messages: impl Iterator<Item = &'a [u8]>) -> Self {
         let retention = request.text("prompt_cache_retention");
         let retention = retention.and_then(|time| read(&time));
-        let options = request.present("prompt_cache_options").map(Object::parse);
-        let options = options.and_then(Result::ok);
+        let options = request.child("prompt_cache_options");
         let options = options.and_then(|options| read(&options.text("ttl")?));
         let mut found = Self::default();
         found.add(retention.max(options));
@@ -83,8 +82,7 @@ impl CachedFor {
                 self.add_within(block.bytes(), depth - 1);
             }
         }
-        let function = object.present("function").map(Object::parse);
-        self.add(function.and_then(Result::ok).as_ref().and_then(marker));
+        self.add(object.child("function").as_ref().and_then(marker));
         self.add(marker(&object));
     }
 }
@@ -96,7 +94,7 @@ pub fn may_hold(bytes: &[u8]) -> bool {
 
 /// The time that the marker of an object says: five minutes if it says none.
 fn marker(object: &Object<'_>) -> Option<Duration> {
-    let marker = Object::parse(object.present(MARKER)?).ok()?;
+    let marker = object.child(MARKER)?;
     let time = marker.text("ttl").and_then(|time| read(&time));
     Some(time.unwrap_or(MINUTES))
 }

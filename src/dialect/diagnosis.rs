@@ -88,9 +88,7 @@ pub fn asks(dialect: Dialect, object: &Object<'_>) -> bool {
         Dialect::Chat => false,
         Dialect::Messages => object.get(DIAGNOSTICS).is_some(),
         Dialect::Responses => {
-            let options = object
-                .present(OPTIONS)
-                .and_then(|raw| Object::parse(raw).ok());
+            let options = object.child(OPTIONS);
             options.is_some_and(|options| options.get(COMPARED).is_some())
         }
     }

@@ -9,6 +9,7 @@
 use bytes::Bytes;
 use memchr::memmem;
 
+use super::json;
 use crate::model::Dialect;
 use crate::model::raw::{self, Object};
 
@@ -23,8 +24,7 @@ pub fn count(messages: &[u8]) -> usize {
 
 /// Whether a client has turned off the breakpoint that its provider sets. Then it decides alone what is cached.
 pub fn is_alone(request: &Object<'_>) -> bool {
-    let options = request.present("prompt_cache_options");
-    let options = options.and_then(|options| Object::parse(options).ok());
+    let options = request.child("prompt_cache_options");
     options.is_some_and(|options| options.text("mode").is_some_and(|mode| mode == "explicit"))
 }
 
@@ -45,24 +45,17 @@ pub fn marked(dialect: Dialect, message: &[u8]) -> Option<Bytes> {
     }
     let span = object.get("content")?;
     let content = object.raw("content")?;
+    let marker = (MARKER, EXPLICIT);
     if content.starts_with(b"\"") {
         let said = raw::string(content)?;
-        let block = [
-            br#"[{"type":""#,
-            text.as_bytes(),
-            br#"","text":"#,
-            content,
-            br#",""#,
-            MARKER.as_bytes(),
-            br#"":"#,
-            EXPLICIT,
-            b"}]",
-        ];
-        let edit = (span, Bytes::from(block.concat()));
-        return (!said.trim().is_empty()).then(|| raw::splice(message, &[edit]));
+        let says = !said.trim().is_empty();
+        return says
+            .then(|| json::marked(message, span, 0, text, marker))
+            .flatten();
     }
-    let last = raw::array(content).ok()?.pop()?;
-    let block = Object::parse(content.get(last.clone())?).ok()?;
+    let blocks = raw::array(content).ok()?;
+    let last = blocks.len().checked_sub(1)?;
+    let block = Object::parse(content.get(blocks.get(last)?.clone())?).ok()?;
     let fits = block
         .text("type")
         .is_some_and(|kind| kinds.contains(&kind.as_ref()));
@@ -72,9 +65,7 @@ pub fn marked(dialect: Dialect, message: &[u8]) -> Option<Bytes> {
     if !fits || !says || block.get(MARKER).is_some() {
         return None;
     }
-    let (at, new) = block.set(MARKER, EXPLICIT);
-    let edit = (raw::shift(&at, span.start + last.start), new);
-    Some(raw::splice(message, &[edit]))
+    json::marked(message, span, last, text, marker)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::{self, Finder};
 
+use super::json;
 use super::names::Names;
 use super::sse::Frame;
 use crate::model::{Dialect, raw};
@@ -311,7 +312,7 @@ impl Walk<'_> {
     /// Takes in the string whose opening quote is at `at`, a key or a value. Returns where the walk
     /// goes on, or `None` if it has found enough.
     fn string(&mut self, at: usize) -> Option<usize> {
-        let end = end_of_string(self.bytes, at + 1);
+        let end = json::end_of_string(self.bytes, at + 1).unwrap_or(self.bytes.len());
         let inner = self.bytes.get(at + 1..end).unwrap_or_default();
         let next = skip_space(self.bytes, end + 1);
         if self.bytes.get(next) == Some(&b':') {
@@ -370,21 +371,6 @@ fn decoded(inner: &[u8]) -> Cow<'_, str> {
         Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
         Ok(_) | Err(_) => Cow::Owned(raw::unescape(inner)),
     }
-}
-
-/// The end of the string that begins at `at`: its closing quote, or the end of the bytes.
-fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(found) = bytes
-        .get(at..)
-        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
-    {
-        at += found;
-        if bytes.get(at) == Some(&b'"') {
-            return at;
-        }
-        at += 2;
-    }
-    bytes.len()
 }
 
 fn skip_space(bytes: &[u8], at: usize) -> usize {

@@ -65,8 +65,7 @@ impl HopFields {
         if let (Some(key), Some(handle)) = (self.handle, &later.handle) {
             let handle = raw::quote(handle);
             // What else the client says of it holds for each hop.
-            let own = object.present(key).and_then(|own| Object::parse(own).ok());
-            edits.push(match (own, object.get(key)) {
+            edits.push(match (object.child(key), object.get(key)) {
                 (Some(own), Some(span)) => {
                     let (at, new) = own.set("id", handle.as_bytes());
                     (raw::shift(&at, span.start), new)
@@ -87,7 +86,7 @@ fn at<'a, T>(
     match path {
         [] => None,
         [key] => read(object, key),
-        [key, rest @ ..] => at(&Object::parse(object.present(key)?).ok()?, rest, read),
+        [key, rest @ ..] => at(&object.child(key)?, rest, read),
     }
 }
 

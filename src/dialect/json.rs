@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 
-use crate::model::raw::{self, Edit, Member, Object, Span};
+use crate::model::raw::{self, Edit, Member, Object, RawError, Span};
 
 /// An object somewhere in a text, with the place where it begins. Its edits and spans are those of
 /// the whole text, so that a nested value is edited without writing the values around it again.
@@ -137,6 +137,15 @@ pub fn objects(bytes: &[u8]) -> impl Iterator<Item = Object<'_>> {
     elements(bytes).filter_map(|element| Object::parse(element).ok())
 }
 
+/// The values that stand in the bytes with commas between them.
+///
+/// # Errors
+/// [`RawError`] if they are no such values.
+pub fn run(bytes: &[u8]) -> Result<impl Iterator<Item = &[u8]>, RawError> {
+    let spans = raw::array(&[b"[", bytes, b"]"].concat())?.into_iter();
+    Ok(spans.filter_map(|span| bytes.get(span.start - 1..span.end - 1)))
+}
+
 /// An array of these elements.
 pub fn list<T: AsRef<[u8]>>(elements: &[T]) -> Bytes {
     let length: usize = elements.iter().map(|one| one.as_ref().len() + 1).sum();
@@ -161,6 +170,40 @@ pub fn push_joined<T: AsRef<[u8]>>(json: &mut Vec<u8>, elements: &[T]) {
             json.push(b',');
         }
         json.extend_from_slice(element.as_ref());
+    }
+}
+
+/// What becomes of a member that holds a list.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ListEdit {
+    /// This array takes its place.
+    Replace(Bytes),
+    /// The member is removed.
+    Remove,
+}
+
+impl ListEdit {
+    /// The edit that leaves these elements.
+    pub fn leaving<T: AsRef<[u8]>>(elements: &[T]) -> Self {
+        match elements.is_empty() {
+            true => Self::Remove,
+            false => Self::Replace(list(elements)),
+        }
+    }
+
+    /// Puts the edit of the member with this key among those of an object, whose members at the places in `removed`
+    /// go.
+    pub fn put(
+        self,
+        object: &Object<'_>,
+        key: &str,
+        edits: &mut Vec<Edit>,
+        removed: &mut Vec<usize>,
+    ) {
+        match self {
+            Self::Replace(array) => edits.push(object.set(key, &array)),
+            Self::Remove => removed.extend(object.position(key)),
+        }
     }
 }
 
@@ -237,9 +280,9 @@ pub fn push_member(json: &mut String, key: &str, value: &str) {
     let _ = write!(json, ",{}:{value}", raw::quote(key));
 }
 
-/// The edit that appends a block of text to the content at a span: behind a blank line if the
+/// A message with a block of text appended to the content at a span: behind a blank line if the
 /// content is a string, as one more part of this type if it is an array of parts.
-pub fn append_text(bytes: &[u8], content: Span, part_type: &str, block: &str) -> Option<Edit> {
+pub fn append_text(bytes: &[u8], content: Span, part_type: &str, block: &str) -> Option<Bytes> {
     let raw = bytes.get(content.clone())?;
     let (at, new) = match raw.first()? {
         b'"' => {
@@ -257,7 +300,40 @@ pub fn append_text(bytes: &[u8], content: Span, part_type: &str, block: &str) ->
         _ => return None,
     };
     let at = content.start + at;
-    Some((at..at, Bytes::from(new)))
+    Some(raw::splice(bytes, &[(at..at, Bytes::from(new))]))
+}
+
+/// A message with a marker on one block of the content at a span, which has an array's block at this place. Content
+/// that is a string becomes a block of this type, which is the same to the provider.
+pub fn marked(
+    message: &[u8],
+    content: Span,
+    place: usize,
+    text_type: &str,
+    (key, marker): (&str, &[u8]),
+) -> Option<Bytes> {
+    let raw = message.get(content.clone())?;
+    if raw.first() == Some(&b'"') {
+        let begin = format!(r#"[{{"type":"{text_type}","text":"#);
+        let key = format!(r#","{key}":"#);
+        let block = [begin.as_bytes(), raw, key.as_bytes(), marker, b"}]"].concat();
+        return Some(raw::splice(message, &[(content, block.into())]));
+    }
+    let spans = raw::array(raw).ok()?;
+    let span = raw::shift(spans.get(place)?, content.start);
+    let block = Node::at(message, &span)?;
+    Some(raw::splice(message, &[block.set(key, marker)]))
+}
+
+/// The end of the string that begins at `at`: its closing quote.
+pub fn end_of_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at);
+        }
+        at += 2;
+    }
 }
 
 /// A part of a content that is text.

@@ -1,6 +1,7 @@
 //! Writing the list of messages of a request anew: what every format's list takes, and the array
 //! that shares the client's bytes. Never decides what stands where.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use super::explicit;
 use super::request_fields::RequestFields;
 use crate::model::Rope;
-use crate::model::raw::Edit;
+use crate::model::raw::{Edit, Span};
 
 /// What the proxy puts into a list by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +47,8 @@ pub struct UpstreamView {
     pub marked: bool,
 }
 
-/// A list of messages that is being written. Its units come in order.
-pub trait List: Debug {
+/// The list of messages of a request as it is written anew. Its units come in order.
+pub trait Splice: Debug {
     /// The client's unit at this index, as it came.
     fn client(&mut self, unit: usize);
 
@@ -57,30 +58,37 @@ pub trait List: Debug {
     /// Something of the proxy's own.
     fn add(&mut self, what: Addition, bytes: &[u8]);
 
-    /// Tools of the proxy's own, which stand in front of those that the client declares in the list.
+    /// Tools of the proxy's own, which stand in front of those that the client declares in the list. The
+    /// client's may stand beside the list instead; then the list takes none.
     fn offer(&mut self, _front: &Bytes) {}
 
-    /// How many breakpoints the request may hold, the client's counted.
-    fn allow(&mut self, _breakpoints: usize) {}
+    /// How many breakpoints the request may hold, the client's counted. Without this call none is
+    /// set, nor is one ever set in a format that has no place for it.
+    fn allow(&mut self, breakpoints: usize);
 
     /// A breakpoint is of use behind what stands in the list by now.
-    fn breakpoint(&mut self, _what: Breakpoint) {}
+    fn breakpoint(&mut self, what: Breakpoint);
 
     /// The whole list; the list is empty afterwards.
     fn close(&mut self) -> UpstreamView;
 }
 
 /// A JSON array of units that is being written. Runs of the client's units are shared, not copied,
-/// the separators between them included.
+/// the separators between them included. A unit that stands outside the client's array, such as a
+/// system text, is edited where it stands.
 #[derive(Debug)]
 pub struct UnitArray<'a> {
     request: &'a RequestFields,
-    /// The client's units that make up the whole array.
-    all: Range<usize>,
+    /// The client's units.
+    units: Cow<'a, [Span]>,
     rope: Rope,
     /// The run of the client's units that is not written yet, by index.
     run: Option<Range<usize>>,
     around: Around,
+    /// The edits of units outside the array.
+    edits: Vec<Edit>,
+    /// The unit that declares the client's tools, as it stands with the proxy's own in front of them.
+    declaring: Option<(usize, Bytes)>,
     /// How many breakpoints the proxy may still set.
     breakpoints: usize,
     marked: bool,
@@ -90,23 +98,32 @@ pub struct UnitArray<'a> {
 pub type Around = fn(&[u8]) -> [&'static [u8]; 2];
 
 impl<'a> UnitArray<'a> {
-    /// An empty one. `first` is the client's first unit that stands in the array.
-    pub fn new(request: &'a RequestFields, first: usize, around: Around) -> Self {
+    /// An empty one of these units of the client's.
+    pub fn new(request: &'a RequestFields, units: Cow<'a, [Span]>, around: Around) -> Self {
         Self {
             request,
-            all: first..request.messages.len(),
+            units,
             rope: Rope::default(),
             run: None,
             around,
+            edits: Vec::new(),
+            declaring: None,
             breakpoints: 0,
             marked: false,
         }
     }
 
+    /// The span of a unit that stands outside the client's array.
+    fn outside(&self, unit: usize) -> Option<Span> {
+        let array = &self.request.messages_span;
+        let span = self.units.get(unit)?;
+        (span.start < array.start || span.end > array.end).then(|| span.clone())
+    }
+
     /// Writes the run of the client's units.
     fn settle(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let span = |at: usize| self.request.messages.get(at);
+        let span = |at: usize| self.units.get(at);
         if let (Some(first), Some(last)) = (span(run.start), span(run.end - 1)) {
             let bytes = self.request.body.slice(first.start..last.end);
             let [before, behind] = self.begin(&bytes);
@@ -123,8 +140,14 @@ impl<'a> UnitArray<'a> {
     }
 }
 
-impl List for UnitArray<'_> {
+impl Splice for UnitArray<'_> {
     fn client(&mut self, unit: usize) {
+        if self.outside(unit).is_some() {
+            return;
+        }
+        if let Some((_, bytes)) = self.declaring.take_if(|(at, _)| *at == unit) {
+            return self.edited(unit, &bytes);
+        }
         match &mut self.run {
             Some(run) if run.end == unit => run.end += 1,
             _ => {
@@ -134,7 +157,10 @@ impl List for UnitArray<'_> {
         }
     }
 
-    fn edited(&mut self, _unit: usize, bytes: &[u8]) {
+    fn edited(&mut self, unit: usize, bytes: &[u8]) {
+        if let Some(span) = self.outside(unit) {
+            return self.edits.push((span, Bytes::copy_from_slice(bytes)));
+        }
         self.settle();
         let [before, behind] = self.begin(bytes);
         self.rope.write(before);
@@ -144,6 +170,14 @@ impl List for UnitArray<'_> {
 
     fn add(&mut self, _what: Addition, bytes: &[u8]) {
         self.edited(usize::MAX, bytes);
+    }
+
+    fn offer(&mut self, front: &Bytes) {
+        let offered = self.request.tools_inside().and_then(|(unit, behind)| {
+            let (before, tools) = self.request.message(unit).split_at_checked(behind)?;
+            Some((unit, Bytes::from([before, front, tools].concat())))
+        });
+        self.declaring = offered;
     }
 
     fn allow(&mut self, breakpoints: usize) {
@@ -174,15 +208,19 @@ impl List for UnitArray<'_> {
     /// An array of all the client's units as they came is the client's own, with what stands beside
     /// the brackets.
     fn close(&mut self) -> UpstreamView {
+        let edits = std::mem::take(&mut self.edits);
+        let outside = |unit: &usize| self.outside(*unit).is_some();
+        let first = (0..self.units.len()).take_while(outside).count();
+        let all = first..self.units.len();
         let untouched = match &self.run {
-            Some(run) => *run == self.all,
-            None => self.all.is_empty(),
+            Some(run) => *run == all,
+            None => all.is_empty(),
         };
         if self.rope.is_empty() && untouched {
             let span = self.request.messages_span.clone();
             return UpstreamView {
                 messages: self.request.body.slice(span).into(),
-                edits: Vec::new(),
+                edits,
                 marked: false,
             };
         }
@@ -193,7 +231,7 @@ impl List for UnitArray<'_> {
         self.rope.write(b"]");
         UpstreamView {
             messages: std::mem::take(&mut self.rope),
-            edits: Vec::new(),
+            edits,
             marked: self.marked,
         }
     }

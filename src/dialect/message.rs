@@ -81,6 +81,22 @@ pub struct Parsed<'a> {
 }
 
 impl Parsed<'_> {
+    /// A message of which only the role and the digest are known.
+    pub(super) fn new(role: Role, digest: &Canonical) -> Self {
+        Self {
+            role,
+            canonical: digest.finish(),
+            nameless: digest.nameless(),
+            parts: Vec::new(),
+            reasoning: Vec::new(),
+            sealed: 0,
+            calls: Vec::new(),
+            result_of: None,
+            opaque: false,
+            whole: false,
+        }
+    }
+
     /// The parts one after the other, with a part that is no text named at its place.
     #[must_use]
     pub fn named(&self) -> String {
@@ -156,11 +172,31 @@ impl Canonical {
         field(&mut self.whole, tag, id.as_bytes());
     }
 
-    /// Adds a call.
-    pub fn call(&mut self, call: &ParsedCall<'_>) {
-        self.id(b'c', &call.id);
-        self.put(b'n', call.name.as_bytes());
-        self.put(b'a', &canonical_arguments(&call.arguments));
+    /// Adds a text, unless it is empty.
+    pub fn text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.put(b't', text.as_bytes());
+        }
+    }
+
+    /// Adds the parts of a content.
+    pub fn parts(&mut self, parts: &[Part<'_>]) {
+        for part in parts {
+            match part {
+                Part::Text(text) | Part::Quoted(text) => self.text(text),
+                Part::Image { url, .. } | Part::Picture(url) => self.put(b'i', url.as_bytes()),
+                Part::Other(raw) => self.put(b'o', &canonical_part(raw)),
+            }
+        }
+    }
+
+    /// Adds calls.
+    pub fn calls(&mut self, calls: &[ParsedCall<'_>]) {
+        for call in calls {
+            self.id(b'c', &call.id);
+            self.put(b'n', call.name.as_bytes());
+            self.put(b'a', &canonical_arguments(&call.arguments));
+        }
     }
 
     /// The digest of all that was added.

@@ -6,8 +6,8 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | what other code uses, whatever the format | this one, [`opening`], [`request`], `splice`, [`stream`] |
-//! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine of the last two |
+//! | what other code uses, whatever the format | this one, [`opening`], [`request`], [`stream`] |
+//! | the formats | [`chat`], `responses`, `messages`; `blocks` is the stream machine and the editor of the last two |
 //! | what the formats share | [`answer`], [`cached_for`], [`diagnosis`], `edit`, `errors`, `explicit`, `guard`, [`hop_fields`], `json`, `list`, `machine`, [`message`], [`names`], `request_fields`, `shape`, [`sse`], `unary`, `usage` |
 
 pub mod answer;
@@ -32,7 +32,6 @@ pub mod request;
 mod request_fields;
 pub(crate) mod responses;
 mod shape;
-pub(crate) mod splice;
 pub mod sse;
 pub mod stream;
 mod unary;

@@ -7,17 +7,16 @@ use bytes::Bytes;
 
 use super::diagnosis::{self, Compared};
 use super::edit::AssistantEdit;
+use super::list::{Around, UnitArray};
 use super::messages::message_list::MessageList;
 use super::responses::Echo;
-use super::responses::input_list::InputList;
 use super::responses::request::References;
-use super::splice::Splice;
 use super::{chat, messages, responses};
 use crate::model::raw::{Edit, Object};
 use crate::model::{Dialect, Role, Rope};
 
 pub use super::hop_fields::LaterHop;
-pub use super::list::UpstreamView;
+pub use super::list::{Addition, Breakpoint, Splice, UpstreamView};
 pub use super::request_fields::{Limit, RequestError, RequestFields, Unmanaged};
 
 /// A request: its bytes and where things lie in them. The fields of [`RequestFields`] are its own.
@@ -140,12 +139,14 @@ impl Request {
 
     /// The list of messages as it is written anew, empty so far.
     #[must_use]
-    pub fn splice(&self) -> Splice<'_> {
-        match &self.format {
-            FormatPart::Chat => Splice::Chat(chat::request::list(self)),
-            FormatPart::Responses(_) => Splice::Responses(InputList::new(self)),
-            FormatPart::Messages(hosts) => Splice::Messages(MessageList::new(self, hosts)),
-        }
+    pub fn splice(&self) -> Box<dyn Splice + '_> {
+        let around: Around = match &self.format {
+            FormatPart::Messages(hosts) => return Box::new(MessageList::new(self, hosts)),
+            FormatPart::Chat => |_| Default::default(),
+            FormatPart::Responses(_) => responses::request::around,
+        };
+        let units = self.messages.as_slice().into();
+        Box::new(UnitArray::new(self, units, around))
     }
 
     /// The body without the thoughts of its answers. `None` if there are none.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::cached_for::CachedFor;
+use super::hop_fields::HopFields;
 use super::json;
 use super::usage::UsageWish;
 use super::{diagnosis, explicit};
@@ -65,6 +66,19 @@ pub struct Limit {
     pub tokens: u64,
     /// The least limit that the provider takes.
     pub least: u64,
+}
+
+impl Limit {
+    /// The limit under a member of a request.
+    pub(super) fn of(object: &Object<'_>, field: &'static str, hops: &HopFields) -> Option<Self> {
+        let tokens = object.number(field)?;
+        let least = hops.least(object, tokens);
+        Some(Self {
+            field,
+            tokens,
+            least,
+        })
+    }
 }
 
 /// The tools that a request declares, wherever they stand.
@@ -305,8 +319,7 @@ pub fn tools(object: &Object<'_>, key: &str, name: impl Fn(Object<'_>) -> String
 
 /// The `format` inside a member, if both are there.
 pub fn format_in<'a>(object: &Object<'a>, holder: &str) -> Option<&'a [u8]> {
-    let holder = Object::parse(object.present(holder)?).ok()?;
-    holder.present("format")
+    object.child(holder)?.present("format")
 }
 
 /// Whether a member that says how an answer is to be written asks for JSON.

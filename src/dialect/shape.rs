@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::json;
+
 /// Where the string of a fitting frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sink {
@@ -93,14 +95,7 @@ impl FrameShape {
 
 /// Cuts before the quote that ends a string.
 fn cut_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes.get(at) == Some(&b'"') {
-            return bytes.split_at_checked(at);
-        }
-        at += 2;
-    }
+    bytes.split_at_checked(json::end_of_string(bytes, 0)?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Which usage the client is told: what it asked for, and how the counts of several hops become one
-//! report. Reading and writing usage on the wire belongs to the formats.
+//! report. The names of the counts on the wire belong to the formats.
 
+use super::json::Node;
 use crate::model::Usage;
+use crate::model::raw::Edit;
 
 /// Which usage the client is told when a turn had several hops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +49,78 @@ fn add(mode: UsageMode, spent: &Usage, hop: &Usage) -> Usage {
             ..*hop
         },
         UsageMode::Sum => sum,
+    }
+}
+
+/// The names of the counts in a usage object of OpenAI's, or of one like it.
+pub struct CountNames {
+    /// The tokens of the prompt.
+    pub prompt: &'static str,
+    /// Those of them that were not read from a cache.
+    pub missed: Option<&'static str>,
+    /// The cached tokens where they stand beside the prompt, in the order in which they are believed. Among its
+    /// details they have one name.
+    pub cached: &'static [&'static str],
+    /// The tokens that were written to a cache, beside the prompt and among its details, in the same order.
+    pub written: [&'static [&'static str]; 2],
+    /// Where the details tell those of them that are kept for an hour.
+    pub hour: Option<[&'static str; 2]>,
+    /// The tokens of the completion.
+    pub completion: &'static str,
+    /// The members that hold the details of the prompt and of the completion.
+    pub details: [&'static str; 2],
+}
+
+const CACHED: &[&str] = &["cached_tokens"];
+const REASONING: &[&str] = &["reasoning_tokens"];
+
+impl CountNames {
+    /// The counts that a usage object reports; a count that it leaves out is zero.
+    pub fn read(&self, usage: &Node<'_>) -> Usage {
+        let [prompt, completion] = self.details.map(|key| usage.child(key));
+        let first = |node: Option<&Node<'_>>, keys: &[&str]| {
+            let node = node?;
+            keys.iter().find_map(|key| node.object.number(key))
+        };
+        let (own, inner) = (Some(usage), prompt.as_ref());
+        let [beside, among] = self.written;
+        let cached = first(inner, CACHED).or_else(|| first(own, self.cached));
+        let written = first(inner, among).or_else(|| first(own, beside));
+        let hour = |[list, key]: [&str; 2]| inner?.child(list)?.object.number(key);
+        Usage {
+            prompt: first(own, &[self.prompt]).unwrap_or(0),
+            cached: cached.unwrap_or(0),
+            cache_write: written.unwrap_or(0),
+            hour_write: self.hour.and_then(hour),
+            completion: first(own, &[self.completion]).unwrap_or(0),
+            reasoning: first(completion.as_ref(), REASONING).unwrap_or(0),
+        }
+    }
+
+    /// The edits that replace the counts of a usage object. Fields that have no name here, and those that are
+    /// absent, stay as they are.
+    pub fn write(&self, usage: &Node<'_>, counts: &Usage) -> Vec<Edit> {
+        let [prompt, completion] = self.details.map(|key| usage.child(key));
+        let (own, inner) = (Some(usage), prompt.as_ref());
+        let [beside, among] = self.written;
+        let total = counts.prompt.saturating_add(counts.completion);
+        let missed = counts.prompt.saturating_sub(counts.cached);
+        let all: [(Option<&Node<'_>>, &[&str], u64); 9] = [
+            (own, &[self.prompt], counts.prompt),
+            (own, &[self.completion], counts.completion),
+            (own, &["total_tokens"], total),
+            (own, self.missed.as_slice(), missed),
+            (own, self.cached, counts.cached),
+            (own, beside, counts.cache_write),
+            (inner, CACHED, counts.cached),
+            (inner, among, counts.cache_write),
+            (completion.as_ref(), REASONING, counts.reasoning),
+        ];
+        let edits = all.into_iter().flat_map(|(node, keys, count)| {
+            let found = keys.iter().map(move |key| node?.replace_number(key, count));
+            found.flatten()
+        });
+        edits.collect()
     }
 }
 

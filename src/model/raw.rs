@@ -133,6 +133,12 @@ impl<'a> Object<'a> {
         self.raw(key).filter(|raw| *raw != b"null")
     }
 
+    /// The object under a key.
+    #[must_use]
+    pub fn child(&self, key: &str) -> Option<Self> {
+        Self::parse(self.present(key)?).ok()
+    }
+
     /// A key's value decoded, if it is a string.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
@@ -190,7 +196,7 @@ impl<'a> Object<'a> {
     /// none.
     #[must_use]
     pub fn set_within(&self, holder: &str, key: &str, value: &[u8]) -> Edit {
-        let inner = self.present(holder).and_then(|raw| Object::parse(raw).ok());
+        let inner = self.child(holder);
         match (inner, self.get(holder)) {
             (Some(inner), Some(span)) => {
                 let (at, new) = inner.set(key, value);

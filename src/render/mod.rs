@@ -10,8 +10,7 @@ use bytes::Bytes;
 
 use crate::dialect;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert};
-use crate::dialect::request::{Request, UpstreamView};
-use crate::dialect::splice::{Addition, Breakpoint};
+use crate::dialect::request::{Addition, Breakpoint, Request, UpstreamView};
 use crate::model::{
     Dialect, Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord,
 };

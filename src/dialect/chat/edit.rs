@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::content_parts;
 use super::message::REASONING_FIELDS;
-use super::signature::{self, CallPlace, DETAILS, DetailsEdit, Signature};
+use super::signature::{self, CallPlace, DETAILS, Signature};
 use super::thinking_blocks;
 use crate::dialect::edit::{AssistantEdit, CallEdit, Insert, set_members};
-use crate::dialect::json;
+use crate::dialect::json::{self, ListEdit};
 use crate::model::raw::{self, Edit, Object};
 use crate::model::{Handed, TurnRecord};
 
@@ -21,10 +21,8 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let mut edits: Vec<Edit> = content_parts::edits(&object, edit);
     let (calls, places) = calls(&object, edit);
     let mut removed: Vec<usize> = Vec::new();
-    match calls {
-        CallsEdit::Keep => {}
-        CallsEdit::Remove => removed.extend(object.position("tool_calls")),
-        CallsEdit::Replace(array) => edits.push(object.set("tool_calls", &array)),
+    if let Some(calls) = calls {
+        calls.put(&object, "tool_calls", &mut edits, &mut removed);
     }
     if edit.drop_text || edit.text.is_some() {
         // A refusal is text in another field.
@@ -35,18 +33,13 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         false => signature::details(&object, &places, edit),
         true => None,
     };
-    let signed = match (&details, object.get(DETAILS)) {
-        (Some(DetailsEdit::Replace(array)), Some(span)) => {
-            edits.push((span, array.clone()));
-            true
-        }
-        (Some(DetailsEdit::Remove), Some(_)) => {
-            removed.extend(object.position(DETAILS));
+    let signed = match details {
+        Some(details) => {
+            details.put(&object, DETAILS, &mut edits, &mut removed);
             true
         }
         // Nothing changes if each element signs a call that stays.
-        (None, Some(_)) => edit.drop_reasoning && !edit.foreign && is_list(&object, DETAILS),
-        (_, None) => false,
+        None => edit.drop_reasoning && !edit.foreign && is_list(&object, DETAILS),
     };
     let drops = edit.foreign || edit.drop_reasoning;
     // Blocks that go with all thoughts are not told apart first.
@@ -54,11 +47,7 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
         .then(|| thinking_blocks::newest(&object, &edit.joined))
         .flatten()
     {
-        if blocks.is_empty() {
-            removed.extend(object.position(thinking_blocks::FIELD));
-        } else {
-            edits.push(object.set(thinking_blocks::FIELD, &json::list(&blocks)));
-        }
+        blocks.put(&object, thinking_blocks::FIELD, &mut edits, &mut removed);
     }
     for field in REASONING_FIELDS {
         // DeepSeek demands the field with every call, even if it is empty.
@@ -103,15 +92,7 @@ pub fn result(bytes: &[u8], text: &str) -> Option<Bytes> {
 /// part to an array.
 pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
     let content = Object::parse(bytes).ok()?.get("content")?;
-    let edit = json::append_text(bytes, content, "text", block)?;
-    Some(raw::splice(bytes, &[edit]))
-}
-
-/// What becomes of a message's `tool_calls`.
-enum CallsEdit {
-    Keep,
-    Remove,
-    Replace(Bytes),
+    json::append_text(bytes, content, "text", block)
 }
 
 /// A call on its way into the edited message.
@@ -144,13 +125,13 @@ impl EditedCall<'_> {
 }
 
 /// The calls as they are sent, and what became of each of them.
-fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (CallsEdit, Vec<CallPlace>) {
+fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (Option<ListEdit>, Vec<CallPlace>) {
     let raw = object.present("tool_calls").unwrap_or_default();
     let named = !edit.names.is_empty() || !edit.ids.is_empty();
     let edits_calls = !edit.arguments.is_empty() || named || edit.foreign;
     let same = edit.keep_calls.is_none() && edit.insert.is_empty() && !edits_calls;
     if same && !edit.drop_reasoning {
-        return (CallsEdit::Keep, Vec::new());
+        return (None, Vec::new());
     }
     let own = |(index, call)| {
         let mut piece = EditedCall {
@@ -184,14 +165,11 @@ fn calls(object: &Object<'_>, edit: &AssistantEdit<'_>) -> (CallsEdit, Vec<CallP
     }
     let places = all.iter().map(EditedCall::place).collect();
     if same {
-        return (CallsEdit::Keep, places);
+        return (None, places);
     }
     let kept = all.iter().filter(|call| call.stays);
     let kept: Vec<&[u8]> = kept.map(|call| &*call.bytes).collect();
-    if kept.is_empty() {
-        return (CallsEdit::Remove, places);
-    }
-    (CallsEdit::Replace(json::list(&kept)), places)
+    (Some(ListEdit::leaving(&kept)), places)
 }
 
 /// A hidden call on its way back. The client got its signature with a call behind it: there the

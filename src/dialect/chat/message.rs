@@ -8,9 +8,7 @@ use super::content_parts::{self, PartType};
 use super::signature::{self, DETAILS};
 use super::thinking_blocks;
 use crate::dialect::json;
-use crate::dialect::message::{
-    Canonical, MessageError, Parsed, ParsedCall, Part, as_text, canonical_part,
-};
+use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, as_text};
 use crate::model::raw::{self, Object};
 use crate::model::{CallId, Digest, Role};
 
@@ -41,18 +39,20 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, MessageError> {
         None => None,
     };
     let legacy = object.present("function_call").is_some() || object.present("audio").is_some();
-    let digest = canonical(&role, &parts, &calls, result_of.as_deref());
+    let mut digest = Canonical::new(&role);
+    digest.parts(&parts);
+    digest.calls(&calls);
+    if let Some(id) = &result_of {
+        digest.id(b'u', id);
+    }
     let mut parsed = Parsed {
-        role: role_of(&role),
-        canonical: digest.finish(),
-        nameless: digest.nameless(),
         parts,
         reasoning,
         sealed,
         calls,
         result_of: result_of.map(|id| CallId(id.into_owned())),
         opaque: legacy,
-        whole: false,
+        ..Parsed::new(role_of(&role), &digest)
     };
     if let Some(refusal) = object.present("refusal").and_then(raw::string) {
         parsed.parts.push(Part::Text(refusal));
@@ -115,9 +115,7 @@ fn part<'a>(object: &Object<'a>, raw: &'a [u8]) -> Result<Part<'a>, MessageError
 }
 
 fn image<'a>(object: &Object<'a>, raw: &'a [u8]) -> Part<'a> {
-    let inner = object
-        .raw("image_url")
-        .and_then(|value| Object::parse(value).ok());
+    let inner = object.child("image_url");
     let url = inner.as_ref().and_then(|inner| inner.text("url"));
     match (url, inner) {
         (Some(url), Some(inner)) => Part::Image {
@@ -198,37 +196,10 @@ pub fn call(raw: &[u8]) -> Result<ParsedCall<'_>, MessageError> {
 /// The canonical digest of a message that the proxy handed out: its text, and its visible calls as
 /// (id, name, arguments).
 pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
-    let parts = if text.is_empty() {
-        vec![]
-    } else {
-        vec![Part::Text(Cow::Borrowed(text))]
-    };
-    canonical("assistant", &parts, calls, None).finish()
-}
-
-fn canonical(
-    role: &str,
-    parts: &[Part<'_>],
-    calls: &[ParsedCall<'_>],
-    result_of: Option<&str>,
-) -> Canonical {
-    let mut hasher = Canonical::new(role);
-    for part in parts {
-        match part {
-            Part::Text(text) | Part::Quoted(text) if text.is_empty() => {}
-            Part::Text(text) | Part::Quoted(text) => hasher.put(b't', text.as_bytes()),
-            Part::Image { url, .. } => hasher.put(b'i', url.as_bytes()),
-            Part::Picture(data) => hasher.put(b'i', data.as_bytes()),
-            Part::Other(raw) => hasher.put(b'o', &canonical_part(raw)),
-        }
-    }
-    for call in calls {
-        hasher.call(call);
-    }
-    if let Some(id) = result_of {
-        hasher.id(b'u', id);
-    }
-    hasher
+    let mut digest = Canonical::new("assistant");
+    digest.text(text);
+    digest.calls(calls);
+    digest.finish()
 }
 
 #[cfg(test)]

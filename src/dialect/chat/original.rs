@@ -41,8 +41,7 @@ pub fn call(call: &[u8]) -> Option<ParsedCall<'_>> {
 /// The arguments of a call, if they are a function's string.
 #[must_use]
 pub fn arguments(call: &[u8]) -> Option<Cow<'_, str>> {
-    let call = Object::parse(call).ok()?;
-    let function = Object::parse(call.raw("function")?).ok()?;
+    let function = Object::parse(call).ok()?.child("function")?;
     raw::string(function.raw("arguments")?)
 }
 

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::hops::HOPS;
-use crate::dialect::list::UnitArray;
 use crate::dialect::request_fields::{
     Limit, RequestError, RequestFields, Tools, Unmanaged, asks_for_json, tools, with_messages,
 };
@@ -24,13 +23,7 @@ const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
     let (object, messages, messages_span) = with_messages(&body)?;
     let tools = declared(&object);
-    let limit = |field| {
-        object.number(field).map(|tokens| Limit {
-            field,
-            tokens,
-            least: HOPS.least(&object, tokens),
-        })
-    };
+    let limit = |field| Limit::of(&object, field, &HOPS);
     // With guidance added, a request without any message would become a valid one.
     let unmanaged = match (object.number("n"), messages.spans.is_empty()) {
         (Some(2..), _) => Some(Unmanaged::N),
@@ -53,11 +46,6 @@ pub fn decode(body: Bytes) -> Result<RequestFields, RequestError> {
     })
 }
 
-/// The list of messages as it is written anew.
-pub fn list(request: &RequestFields) -> UnitArray<'_> {
-    UnitArray::new(request, 0, |_| Default::default())
-}
-
 /// The client's tools. `functions` is the older form of `tools`: its calls have no ids, so it takes none
 /// of ours.
 fn declared(object: &Object<'_>) -> Tools {
@@ -69,9 +57,8 @@ fn declared(object: &Object<'_>) -> Tools {
 }
 
 fn tool_name(tool: Object<'_>) -> String {
-    let inner = ["function", "custom"]
-        .into_iter()
-        .find_map(|kind| Object::parse(tool.raw(kind)?).ok());
+    let mut kinds = ["function", "custom"].into_iter();
+    let inner = kinds.find_map(|kind| tool.child(kind));
     let name = inner.and_then(|inner| inner.text("name"));
     let name = name.or_else(|| tool.text("name"));
     name.unwrap_or_default().into_owned()

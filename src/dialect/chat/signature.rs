@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::dialect::answer::{Answer, Call};
 use crate::dialect::edit::AssistantEdit;
-use crate::dialect::json;
+use crate::dialect::json::{self, ListEdit};
 use crate::model::raw::{self, Object};
 
 /// The members of a call that are the API's own.
@@ -167,7 +167,7 @@ pub fn details(
     object: &Object<'_>,
     calls: &[CallPlace],
     edit: &AssistantEdit<'_>,
-) -> Option<DetailsEdit> {
+) -> Option<ListEdit> {
     let raw = object.present(DETAILS)?;
     let elements = json::array(raw)?.map(Cow::Borrowed).collect();
     let (elements, uncut) = newest(elements, &edit.joined);
@@ -185,9 +185,6 @@ pub fn details(
     if uncut && places.len() == elements.len() && signed == before {
         return None;
     }
-    if places.is_empty() {
-        return Some(DetailsEdit::Remove);
-    }
     let element = |at: usize| {
         let element = elements.get(at).map(Cow::as_ref).unwrap_or_default();
         let new = signed.get(at).filter(|new| before.get(at) != Some(new));
@@ -197,7 +194,7 @@ pub fn details(
         }
     };
     let all: Vec<Bytes> = places.into_iter().map(element).collect();
-    Some(DetailsEdit::Replace(json::list(&all)))
+    Some(ListEdit::leaving(&all))
 }
 
 /// Which call each element signs once those that were hidden or go have theirs in the right place, and the elements
@@ -316,15 +313,6 @@ fn newest<'a>(elements: Vec<Cow<'a, [u8]>>, joined: &[&str]) -> (Vec<Cow<'a, [u8
     } else {
         (elements, true)
     }
-}
-
-/// The change of a message's `reasoning_details`.
-#[derive(Debug, PartialEq, Eq)]
-pub enum DetailsEdit {
-    /// This JSON array takes their place.
-    Replace(Bytes),
-    /// The field is removed.
-    Remove,
 }
 
 /// An element of `reasoning_details` made to sign the call with this id.

@@ -5,9 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use bytes::Bytes;
-
-use crate::dialect::json;
+use crate::dialect::json::{self, ListEdit};
 use crate::model::raw::Object;
 
 /// The field of a message that holds the blocks.
@@ -41,9 +39,9 @@ fn seal<'a>(block: &Object<'a>) -> Option<Cow<'a, str>> {
     Some(seal).filter(|seal| !seal.is_empty())
 }
 
-/// The blocks of a message as a list, without those that earlier hops had shown, which its client puts in front of
+/// The edit that leaves the blocks of a message without those that earlier hops had shown, which its client puts in front of
 /// the newest hop's. `None` if nothing changes.
-pub fn newest(object: &Object<'_>, joined: &[&str]) -> Option<Vec<Bytes>> {
+pub fn newest(object: &Object<'_>, joined: &[&str]) -> Option<ListEdit> {
     let list = object.present(FIELD)?;
     let hops = joined
         .iter()
@@ -65,6 +63,6 @@ pub fn newest(object: &Object<'_>, joined: &[&str]) -> Option<Vec<Bytes>> {
         seal.is_none_or(|seal| !shown.contains(seal.as_ref()))
     };
     let left = blocks.iter().filter(is_new);
-    let left: Vec<Bytes> = left.map(|block| Bytes::copy_from_slice(block)).collect();
-    (left.len() < blocks.len()).then_some(left)
+    let left: Vec<&&[u8]> = left.collect();
+    (left.len() < blocks.len()).then(|| ListEdit::leaving(&left))
 }

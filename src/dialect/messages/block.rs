@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::dialect::blocks::Piece;
 use crate::dialect::json;
 use crate::dialect::message::{MessageError, ParsedCall};
 use crate::model::raw::{self, Object, RawError};
@@ -34,13 +35,21 @@ pub enum BlockType {
 }
 
 impl BlockType {
-    /// Whether it is reasoning.
-    pub fn is_reasoning(self) -> bool {
-        matches!(self, Self::Thinking | Self::Redacted)
+    /// What it is in an answer. The call of a server's own tool concerns the server and the client only.
+    pub const fn piece(self) -> Piece {
+        match self {
+            Self::Text => Piece::Text,
+            Self::Thinking | Self::Redacted => Piece::Reasoning,
+            Self::Call => Piece::Call,
+            Self::Result | Self::Image | Self::Document | Self::SearchResult | Self::Other => {
+                Piece::Other
+            }
+        }
     }
 
-    fn of(name: &str) -> Self {
-        match name {
+    /// The type of a block with these members.
+    pub fn of(block: &Object<'_>) -> Self {
+        match block.text("type").unwrap_or_default().as_ref() {
             "text" => Self::Text,
             "thinking" => Self::Thinking,
             "redacted_thinking" => Self::Redacted,
@@ -79,12 +88,17 @@ impl<'a> Block<'a> {
         if object.has_duplicates() {
             return Err(MessageError::DuplicateKey);
         }
-        let kind = BlockType::of(&object.text("type").unwrap_or_default());
+        let kind = BlockType::of(&object);
         Ok(Self {
             raw,
             kind,
             object: Some(object),
         })
+    }
+
+    /// Whether it is reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        self.kind.piece() == Piece::Reasoning
     }
 
     /// A member decoded, if it is a string.
@@ -95,6 +109,11 @@ impl<'a> Block<'a> {
     /// A member's bytes, if it is there and not null.
     pub fn member(&self, key: &str) -> Option<&'a [u8]> {
         self.object.as_ref()?.present(key)
+    }
+
+    /// A member that is an object.
+    pub fn child(&self, key: &str) -> Option<Object<'a>> {
+        self.object.as_ref()?.child(key)
     }
 
     /// The text of a block of text.
@@ -125,9 +144,7 @@ impl<'a> Block<'a> {
 
     /// Whether a call was made by a server's own tool, whose state is elsewhere.
     pub fn is_by_server(&self) -> bool {
-        let caller = self
-            .member("caller")
-            .and_then(|raw| Object::parse(raw).ok());
+        let caller = self.child("caller");
         caller.is_some_and(|caller| caller.text("type").as_deref() != Some("direct"))
     }
 
@@ -246,19 +263,14 @@ impl<'a> Unit<'a> {
 
     /// Several blocks with commas between them.
     fn run(bytes: &'a [u8], error: RawError) -> Result<Self, MessageError> {
-        let spans = raw::array(&[b"[", bytes, b"]"].concat()).map_err(|_| error)?;
-        if spans.is_empty() {
+        let blocks = json::run(bytes).map_err(|_| error)?;
+        let blocks: Vec<Block<'_>> = blocks.map(Block::read).collect::<Result<_, _>>()?;
+        if blocks.is_empty() {
             return Err(error.into());
         }
-        let element = |span: Range<usize>| bytes.get(span.start - 1..span.end - 1);
-        let blocks: Result<Vec<_>, _> = spans
-            .into_iter()
-            .filter_map(element)
-            .map(Block::read)
-            .collect();
         Ok(Self {
             form: UnitForm::Run,
-            blocks: blocks?,
+            blocks,
         })
     }
 

@@ -9,12 +9,12 @@
 
 use bytes::Bytes;
 
-use super::block::{Block, BlockType, Unit, UnitForm};
+use super::block::{Block, BlockType, Unit};
 use crate::dialect::cached_for::{MARKER, may_hold};
 use crate::dialect::json;
 use crate::dialect::list::Breakpoint;
 use crate::model::Role;
-use crate::model::raw::{self, Object};
+use crate::model::raw::Object;
 
 /// How long the provider keeps what ends at a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,8 +176,8 @@ fn found(at: usize, message: &Message) -> Vec<(Place, Lifetime)> {
 
 /// The markers of a block: its own, and those of what it holds.
 fn inside(block: &Block<'_>) -> Vec<Lifetime> {
-    let source = block.member("source");
-    let source = source.and_then(|source| Object::parse(source).ok()?.present("content"));
+    let source = block.child("source");
+    let source = source.and_then(|source| source.present("content"));
     let held = [block.member("content"), source].into_iter().flatten();
     let held = held.flat_map(lifetimes);
     held.chain(block.member(MARKER).map(Lifetime::read))
@@ -212,31 +212,8 @@ fn is_markable(block: &Block<'_>) -> bool {
     }
 }
 
-/// A message with one of its blocks marked. Content that is a string becomes a block, which is the
-/// same to the provider.
+/// A message with one of its blocks marked.
 fn with(message: &[u8], block: usize, lifetime: Lifetime) -> Option<Bytes> {
-    let unit = Unit::read(message).ok()?;
-    let UnitForm::Message {
-        content: Some(span),
-        ..
-    } = &unit.form
-    else {
-        return None;
-    };
-    let content = message.get(span.clone())?;
-    if content.first() == Some(&b'"') {
-        let text = [
-            br#"[{"type":"text","text":"#,
-            content,
-            br#","cache_control":"#,
-            lifetime.marker(),
-            b"}]",
-        ];
-        let edit = (span.clone(), Bytes::from(text.concat()));
-        return Some(raw::splice(message, &[edit]));
-    }
-    let element = raw::array(content).ok()?.get(block)?.clone();
-    let marked = unit.blocks.get(block)?.with(MARKER, lifetime.marker())?;
-    let edit = (raw::shift(&element, span.start), marked);
-    Some(raw::splice(message, &[edit]))
+    let content = Object::parse(message).ok()?.get("content")?;
+    json::marked(message, content, block, "text", (MARKER, lifetime.marker()))
 }

@@ -7,18 +7,22 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::block::{self, Block, BlockType, Unit, UnitForm};
-use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap, set_members};
+use crate::dialect::blocks::Piece;
+use crate::dialect::blocks::edit::{self, BlockForm, Remainder, Slot};
+use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap};
 use crate::dialect::json;
 use crate::dialect::message::canonical_part;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
 
-/// A block of an answer that is being edited.
-struct Slot<'a> {
-    kind: BlockType,
-    /// Its bytes; `None` if it goes.
-    bytes: Option<Cow<'a, [u8]>>,
-}
+const FORM: BlockForm = BlockForm {
+    own: &["type", "id", "name", "input", "cache_control"],
+    id: "id",
+    arguments: "input",
+    quoted: false,
+    // A string stands for a block of text.
+    instead: |_, text| Some(raw::quote(text).into()),
+};
 
 /// An assistant's unit with the edit applied; no bytes if nothing is left of it that may be sent.
 /// `None` if it can't be read; a unit that was parsed before always can.
@@ -29,19 +33,29 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     };
     let rest = remainders(&unit.blocks, &edit.cut.hops, true);
     let rest = rest.unwrap_or_else(|| Remainder::all(&unit.blocks));
-    let mut slots = slots(&rest, edit);
-    insert(&mut slots, edit);
-    let said = |slot: &Slot<'_>| !slot.kind.is_reasoning();
-    let same = |(slot, block): (&Slot<'_>, &Block<'_>)| slot.bytes.as_deref() == Some(block.raw);
+    let own = rest.iter();
+    let own = own.map(|own| Slot::new(own.block.kind.piece(), left(own)));
+    let mut slots: Vec<Slot<'_>> = own.collect();
+    edit::apply(&mut slots, edit, &FORM);
+    if edit.text.is_some() && !edit.drop_text {
+        // The places of hidden calls do not count texts that a line replaces.
+        slots.retain(|slot| slot.stays || slot.piece != Piece::Text);
+    }
+    edit::insert(&mut slots, &edit.insert, &edit.left_out, &FORM);
+    if edit.drop_reasoning || edit.foreign {
+        let thoughts = slots.iter_mut();
+        let thoughts = thoughts.filter(|slot| slot.piece == Piece::Reasoning);
+        thoughts.for_each(|slot| slot.stays = false);
+    }
+    let same = |(slot, block): (&Slot<'_>, &Block<'_>)| slot.stays && *slot.bytes == *block.raw;
     if slots.len() == unit.blocks.len() && slots.iter().zip(&unit.blocks).all(same) {
         return Some(Bytes::copy_from_slice(bytes));
     }
-    let left = slots.into_iter().filter(|slot| slot.bytes.is_some());
-    let left: Vec<Slot<'_>> = left.collect();
-    if !left.iter().any(said) {
+    slots.retain(|slot| slot.stays);
+    if slots.iter().all(|slot| slot.piece == Piece::Reasoning) {
         return Some(Bytes::new());
     }
-    let elements: Vec<Cow<'_, [u8]>> = left.into_iter().filter_map(element).collect();
+    let elements: Vec<Cow<'_, [u8]>> = slots.into_iter().map(element).collect();
     let array = json::list(&elements);
     let place = match content {
         Some(span) => (span.clone(), array),
@@ -51,139 +65,26 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
 }
 
 /// A slot as an element of an array of blocks.
-fn element(slot: Slot<'_>) -> Option<Cow<'_, [u8]>> {
-    let bytes = slot.bytes?;
-    let is_string = bytes.first() == Some(&b'"');
-    Some(if is_string {
-        Cow::Owned(block::text_of(&bytes))
-    } else {
-        bytes
-    })
-}
-
-/// The blocks of the last hop, without those that go.
-fn slots<'a>(rest: &[Remainder<'_, 'a>], edit: &AssistantEdit<'_>) -> Vec<Slot<'a>> {
-    let mut calls = 0..;
-    let mut line = edit.text;
-    let mut slots = Vec::with_capacity(rest.len() + edit.insert.len());
-    for own in rest {
-        let block = own.block;
-        let as_is = || Some(own.bytes());
-        let bytes = match block.kind {
-            BlockType::Text if edit.drop_text => None,
-            // The line takes the place of the first text; the other texts go.
-            BlockType::Text if edit.text.is_some() => match line.take() {
-                Some(line) => Some(Cow::Owned(raw::quote(line).into_bytes())),
-                None => continue,
-            },
-            BlockType::Thinking | BlockType::Redacted if edit.drop_reasoning || edit.foreign => {
-                None
-            }
-            BlockType::Call => {
-                let call = calls.next().unwrap_or_default();
-                let new = edit.of_call(call);
-                let new = new.and_then(|new| self::call(block.raw, &new));
-                let bytes = new.map_or_else(as_is, |new| Some(Cow::Owned(new.to_vec())));
-                bytes.filter(|_| edit.keeps_call(call))
-            }
-            BlockType::Text
-            | BlockType::Thinking
-            | BlockType::Redacted
-            | BlockType::Result
-            | BlockType::Image
-            | BlockType::Document
-            | BlockType::SearchResult
-            | BlockType::Other => as_is(),
-        };
-        slots.push(Slot {
-            kind: block.kind,
-            bytes,
-        });
+fn element(slot: Slot<'_>) -> Cow<'_, [u8]> {
+    match slot.bytes.first() {
+        Some(b'"') => Cow::Owned(block::text_of(&slot.bytes)),
+        Some(_) | None => slot.bytes,
     }
-    slots
 }
 
 /// A call with the edit applied. `None` if its arguments are to be anything but an object.
 pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
-    if let Some(input) = edit.arguments {
-        Object::parse(input.as_bytes()).ok()?;
-    }
-    let bare = edit.bare.then(|| bare_call(call)).flatten();
-    let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
-    let input = edit.arguments.map(str::to_owned);
-    let members = [
-        ("id", edit.id.map(raw::quote)),
-        ("name", edit.name.map(raw::quote)),
-        ("input", input),
-    ];
-    Some(json::splice(call.bytes(), set_members(&call, members)))
+    FORM.call(call, edit)
 }
 
-/// A call without the members that are not the API's own.
-fn bare_call(call: &[u8]) -> Option<Bytes> {
-    json::with_only(call, &["type", "id", "name", "input", "cache_control"])
-}
-
-/// Puts hidden calls back. If the client kept all other blocks of the hop, each call goes to its
-/// place among the blocks, because reasoning stands between calls; else to its place among the
-/// calls. Hidden calls that stay out count like those that go back, so that the places don't depend on which stay
-/// out.
-fn insert<'a>(slots: &mut Vec<Slot<'a>>, edit: &AssistantEdit<'a>) {
-    let Some(first) = edit.insert.first() else {
-        return;
+/// The bytes of what no earlier hop showed.
+fn left<'a>(own: &Remainder<'_, Block<'a>>) -> Cow<'a, [u8]> {
+    let Some(text) = &own.text else {
+        return Cow::Borrowed(own.block.raw);
     };
-    let total = first.block.map(|(_, total)| total as usize);
-    let exact = total.map(|total| total == slots.len() + edit.insert.len() + edit.left_out.len());
-    for hidden in &edit.insert {
-        let at = match hidden.block {
-            Some((at, _)) if exact == Some(true) => {
-                let places = edit.left_out.iter().filter_map(|out| out.block);
-                at as usize - places.filter(|(place, _)| *place < at).count()
-            }
-            _ => place(slots, hidden.place),
-        };
-        let bytes = hidden.bytes.as_bytes();
-        let bare = hidden.foreign.then(|| bare_call(bytes)).flatten();
-        let slot = Slot {
-            kind: BlockType::Call,
-            bytes: Some(bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec()))),
-        };
-        slots.insert(at.min(slots.len()), slot);
-    }
-}
-
-/// Where the call with this index among all calls goes.
-fn place(slots: &[Slot<'_>], call: usize) -> usize {
-    let calls = slots
-        .iter()
-        .enumerate()
-        .filter(|(_, slot)| slot.kind == BlockType::Call);
-    calls.map(|(at, _)| at).nth(call).unwrap_or(slots.len())
-}
-
-/// A block of the client's, or the rest of one, that no earlier hop showed.
-struct Remainder<'b, 'a> {
-    block: &'b Block<'a>,
-    /// The rest of its text, if the client joined its text to what an earlier hop showed.
-    text: Option<String>,
-}
-
-impl<'b, 'a> Remainder<'b, 'a> {
-    fn all(blocks: &'b [Block<'a>]) -> Vec<Self> {
-        let own = |block| Self { block, text: None };
-        blocks.iter().map(own).collect()
-    }
-
-    fn bytes(&self) -> Cow<'a, [u8]> {
-        let Some(text) = &self.text else {
-            return Cow::Borrowed(self.block.raw);
-        };
-        let text = raw::quote(text).into_bytes();
-        Cow::Owned(match self.block.with("text", &text) {
-            Some(block) => block.to_vec(),
-            None => text,
-        })
-    }
+    let text = raw::quote(text).into_bytes();
+    let block = own.block.with("text", &text);
+    Cow::Owned(block.map_or(text, |block| block.to_vec()))
 }
 
 /// The client's blocks without those that earlier hops showed; `None` if these are not all there. A
@@ -193,7 +94,7 @@ fn remainders<'b, 'a>(
     blocks: &'b [Block<'a>],
     hops: &[&str],
     joined: bool,
-) -> Option<Vec<Remainder<'b, 'a>>> {
+) -> Option<Vec<Remainder<'b, Block<'a>>>> {
     let mut left = Remainder::all(blocks);
     for hop in hops {
         let hop = Unit::read(hop.as_bytes()).ok()?;
@@ -202,7 +103,7 @@ fn remainders<'b, 'a>(
             .iter()
             .filter(|block| block.kind != BlockType::Call);
         for shown in shown.filter(|block| !block.is_empty_text()) {
-            if !take(&mut left, shown, joined) && !shown.kind.is_reasoning() {
+            if !take(&mut left, shown, joined) && !shown.is_reasoning() {
                 return None;
             }
         }
@@ -212,9 +113,9 @@ fn remainders<'b, 'a>(
 
 /// Takes out a block that was shown, if it is the first of its sort (reasoning, or all else). Empty
 /// texts before it go too.
-fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &Block<'_>, joined: bool) -> bool {
-    let sort = |own: &Remainder<'_, '_>| {
-        own.block.kind.is_reasoning() == shown.kind.is_reasoning() && !own.block.is_empty_text()
+fn take(left: &mut Vec<Remainder<'_, Block<'_>>>, shown: &Block<'_>, joined: bool) -> bool {
+    let sort = |own: &Remainder<'_, Block<'_>>| {
+        own.block.is_reasoning() == shown.is_reasoning() && !own.block.is_empty_text()
     };
     let Some((at, first)) = left.iter_mut().enumerate().find(|(_, own)| sort(own)) else {
         return false;
@@ -258,7 +159,7 @@ fn is_same(block: &Block<'_>, shown: &Block<'_>) -> bool {
 }
 
 /// Whether these are all of the blocks, each of them whole.
-fn is_all(own: &[Remainder<'_, '_>], blocks: &[Block<'_>]) -> bool {
+fn is_all(own: &[Remainder<'_, Block<'_>>], blocks: &[Block<'_>]) -> bool {
     own.len() == blocks.len() && own.iter().all(|own| own.text.is_none())
 }
 
@@ -300,6 +201,5 @@ pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
         b'{' => Object::parse(bytes).ok()?.get("content")?,
         _ => 0..bytes.len(),
     };
-    let edit = json::append_text(bytes, content, "text", block)?;
-    Some(raw::splice(bytes, &[edit]))
+    json::append_text(bytes, content, "text", block)
 }

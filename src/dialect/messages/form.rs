@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::block;
-use crate::dialect::answer::{Answer, Block, BlockKind, Call};
+use crate::dialect::answer::{Answer, Call};
 use crate::dialect::errors::{ErrorSide, ErrorText};
 use crate::dialect::json;
 use crate::model::raw::{self, Object};
@@ -44,16 +44,9 @@ pub fn call(call: &Call) -> String {
 /// The visible response of a turn as one unit: the blocks of all its hops, hidden calls left out,
 /// and the proxy's own line.
 pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
-    let shown = |answer: &Answer, block: &Block| match block.kind {
-        BlockKind::Call(at) => answer.calls.get(at).is_some_and(|call| !call.hidden),
-        BlockKind::Reasoning | BlockKind::Text | BlockKind::Other => true,
-    };
-    let blocks = answers.iter().flat_map(|answer| {
-        let blocks = answer.blocks.iter();
-        blocks.filter(move |block| shown(answer, block))
-    });
     let line = line.map(|line| Bytes::from(json::text_part("text", line)));
-    assistant(blocks.map(|block| block.raw.clone()).chain(line))
+    let blocks = answers.iter().flat_map(|answer| answer.shown_blocks(false));
+    assistant(blocks.chain(line))
 }
 
 /// The result of a hidden call as a unit.
@@ -99,6 +92,7 @@ pub fn error(error: &ErrorText<'_>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::answer::{Block, BlockKind};
 
     fn a_call(arguments: &str, hidden: bool) -> Call {
         Call {

@@ -55,34 +55,16 @@ fn said<'a>(role: Role, name: &str, blocks: &[Block<'a>]) -> Result<Parsed<'a>, 
     let mut digest = canonical(name);
     put(&mut digest, blocks)?;
     Ok(Parsed {
-        role,
-        canonical: digest.finish(),
-        nameless: digest.nameless(),
         parts: parts(blocks)?,
-        reasoning: Vec::new(),
-        sealed: 0,
-        calls: Vec::new(),
-        result_of: None,
-        opaque: false,
-        whole: false,
+        ..Parsed::new(role, &digest)
     })
 }
 
 fn put(digest: &mut Canonical, blocks: &[Block<'_>]) -> Result<(), MessageError> {
     for block in blocks {
-        match block.kind {
-            BlockType::Text => match text(block)? {
-                text if text.is_empty() => {}
-                text => digest.put(b't', text.as_bytes()),
-            },
-            BlockType::Thinking
-            | BlockType::Redacted
-            | BlockType::Call
-            | BlockType::Result
-            | BlockType::Image
-            | BlockType::Document
-            | BlockType::SearchResult
-            | BlockType::Other => digest.put(b'o', &canonical_part(block.raw)),
+        match block.kind == BlockType::Text {
+            true => digest.text(&text(block)?),
+            false => digest.put(b'o', &canonical_part(block.raw)),
         }
     }
     Ok(())
@@ -103,17 +85,11 @@ fn result<'a>(block: &Block<'a>, content: &[Block<'a>]) -> Result<Parsed<'a>, Me
     }
     digest.id(b'u', &id);
     Ok(Parsed {
-        role: Role::Tool,
-        canonical: digest.finish(),
-        nameless: digest.nameless(),
         parts: parts(content)?,
-        reasoning: Vec::new(),
-        sealed: 0,
-        calls: Vec::new(),
         result_of: Some(CallId(id.into_owned())),
         // A reference to a tool makes the tool callable from there on, so it must stay.
         opaque: content.iter().any(|block| block.kind == BlockType::Other),
-        whole: false,
+        ..Parsed::new(Role::Tool, &digest)
     })
 }
 
@@ -149,16 +125,12 @@ fn assistant<'a>(blocks: &[Block<'a>]) -> Result<Parsed<'a>, MessageError> {
     }
     let digest = answer(&said, &calls);
     Ok(Parsed {
-        role: Role::Assistant,
-        canonical: digest.finish(),
-        nameless: digest.nameless(),
         parts,
         reasoning,
         sealed,
         calls,
-        result_of: None,
         opaque,
-        whole: false,
+        ..Parsed::new(Role::Assistant, &digest)
     })
 }
 
@@ -175,21 +147,17 @@ pub fn canonical_of_answer(text: &str, calls: &[ParsedCall<'_>]) -> Digest {
 
 fn answer(text: &str, calls: &[ParsedCall<'_>]) -> Canonical {
     let mut digest = canonical("assistant");
-    if !text.is_empty() {
-        digest.put(b't', text.as_bytes());
-    }
-    for call in calls {
-        // A call without arguments streams none at all, and comes back with an empty object.
-        let arguments = match Object::parse(call.arguments.as_bytes()) {
-            Ok(_) => call.arguments.as_ref(),
-            Err(_) => "{}",
-        };
-        digest.call(&ParsedCall {
-            id: Cow::Borrowed(&call.id),
-            name: Cow::Borrowed(&call.name),
-            arguments: Cow::Borrowed(arguments),
-        });
-    }
+    digest.text(text);
+    // A call without arguments streams none at all, and comes back with an empty object.
+    let calls = calls.iter().map(|call| ParsedCall {
+        id: Cow::Borrowed(&call.id),
+        name: Cow::Borrowed(&call.name),
+        arguments: match Object::parse(call.arguments.as_bytes()) {
+            Ok(_) => Cow::Borrowed(&call.arguments),
+            Err(_) => Cow::Borrowed("{}"),
+        },
+    });
+    digest.calls(&calls.collect::<Vec<_>>());
     digest
 }
 
@@ -224,19 +192,15 @@ fn quoted<'a>(blocks: &[Block<'a>]) -> Result<Vec<Part<'a>>, MessageError> {
     Ok(quoted.collect())
 }
 
-fn source<'a>(block: &Block<'a>) -> Option<Object<'a>> {
-    Object::parse(block.member("source")?).ok()
-}
-
 /// An image: its data, or nothing if it is an address or a file at the provider.
 fn picture<'a>(block: &Block<'a>) -> Part<'a> {
-    let data = source(block).and_then(|source| source.text("data"));
+    let data = block.child("source").and_then(|source| source.text("data"));
     Part::Picture(data.unwrap_or_default())
 }
 
 /// A document: its text if it is text or blocks, else the document as an attachment.
 fn document<'a>(block: &Block<'a>) -> Vec<Part<'a>> {
-    let Some(source) = source(block) else {
+    let Some(source) = block.child("source") else {
         return vec![Part::Other(block.raw)];
     };
     let inside = match source.text("type").as_deref() {

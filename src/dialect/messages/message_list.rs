@@ -15,7 +15,7 @@ use super::block;
 use super::breakpoint::{self, Message};
 use super::request::{Host, Hosts};
 use crate::dialect::json;
-use crate::dialect::list::{Addition, Breakpoint, List, UpstreamView};
+use crate::dialect::list::{Addition, Breakpoint, Splice, UnitArray, UpstreamView};
 use crate::dialect::request_fields::RequestFields;
 use crate::model::raw::{Edit, Object};
 use crate::model::{Role, Rope};
@@ -41,12 +41,8 @@ pub struct MessageList<'a> {
 enum Entry {
     /// Units of one host.
     Host(usize, Vec<ListedUnit>),
-    /// The message of a hop.
-    Hop(Bytes),
-    /// The result of a hidden call.
-    Result(Bytes),
-    /// A system message of the proxy's own.
-    System(Bytes),
+    /// Something of the proxy's own.
+    Ours(Addition, Bytes),
 }
 
 /// A unit of the client's.
@@ -57,21 +53,17 @@ struct ListedUnit {
     edited: Option<Bytes>,
 }
 
-impl List for MessageList<'_> {
+impl Splice for MessageList<'_> {
     fn client(&mut self, unit: usize) {
         if let Some(host) = self.host_of(unit) {
-            let (index, edited) = (unit, None);
-            self.push(host, ListedUnit { index, edited });
+            self.push(host, unit, None);
         }
     }
 
     fn edited(&mut self, unit: usize, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         match self.host_of(unit) {
-            Some(host) => {
-                let (index, edited) = (unit, Some(bytes));
-                self.push(host, ListedUnit { index, edited });
-            }
+            Some(host) => self.push(host, unit, Some(bytes)),
             None => {
                 let place = self.request.messages.get(unit);
                 self.system = place.map(|span| (span.clone(), bytes));
@@ -80,21 +72,13 @@ impl List for MessageList<'_> {
     }
 
     fn add(&mut self, what: Addition, bytes: &[u8]) {
-        match what {
-            Addition::System => {
-                let (span, before) = &self.hosts.system;
-                let system = Bytes::from([before, bytes].concat());
-                self.system = Some((span.clone(), system));
-            }
-            Addition::Hop => self.entries.push(Entry::Hop(Bytes::copy_from_slice(bytes))),
-            Addition::Result => {
-                let result = Bytes::copy_from_slice(bytes);
-                self.entries.push(Entry::Result(result));
-            }
-            Addition::Guidance => {
-                let message = Bytes::copy_from_slice(bytes);
-                self.entries.push(Entry::System(message));
-            }
+        if what == Addition::System {
+            let (span, before) = &self.hosts.system;
+            let system = Bytes::from([before, bytes].concat());
+            self.system = Some((span.clone(), system));
+        } else {
+            let bytes = Bytes::copy_from_slice(bytes);
+            self.entries.push(Entry::Ours(what, bytes));
         }
     }
 
@@ -125,9 +109,11 @@ impl List for MessageList<'_> {
         for (at, (entry, next)) in entries.enumerate() {
             writer.wanted(self.wanted.iter().filter(|(_, before)| *before == at));
             match entry {
-                Entry::Result(bytes) => writer.results.push(bytes.clone()),
-                Entry::Hop(bytes) => writer.hop(next, bytes),
-                Entry::System(bytes) => writer.held.push(HeldSystem::ours(bytes)),
+                Entry::Ours(Addition::Result, bytes) => writer.results.push(bytes.clone()),
+                Entry::Ours(Addition::Hop, bytes) => writer.hop(next, bytes),
+                Entry::Ours(Addition::System | Addition::Guidance, bytes) => {
+                    writer.held.push(HeldSystem::ours(bytes));
+                }
                 Entry::Host(host, units) => writer.host(*host, units),
             }
         }
@@ -164,7 +150,8 @@ impl<'a> MessageList<'a> {
         host.units.contains(&unit).then_some(at)
     }
 
-    fn push(&mut self, host: usize, unit: ListedUnit) {
+    fn push(&mut self, host: usize, index: usize, edited: Option<Bytes>) {
+        let unit = ListedUnit { index, edited };
         match self.entries.last_mut() {
             Some(Entry::Host(last, units)) if *last == host => {
                 units.push(unit);
@@ -439,43 +426,16 @@ impl<'a> Writer<'a> {
     }
 
     fn close(self) -> Rope {
-        let mut shared = self.out.iter().map(Written::shared);
-        if shared.by_ref().eq((0..self.hosts.hosts.len()).map(Some)) {
-            let whole = self.request.messages_span.clone();
-            return Rope::from(self.request.body.slice(whole));
-        }
-        let mut rope = Rope::default();
-        let runs = self.out.chunk_by(|one, next| match one.shared() {
-            Some(host) => next.shared() == Some(host + 1),
-            None => false,
-        });
-        let mut before: &[u8] = b"[";
-        for run in runs {
-            rope.write(std::mem::replace(&mut before, b","));
-            match run {
-                [
-                    Written {
-                        bytes: Some(bytes), ..
-                    },
-                ] => rope.write(bytes),
-                run => rope.share(self.run(run)),
+        let hosts = self.hosts.hosts.iter();
+        let spans = hosts.map(|host| host.span.clone()).collect();
+        let mut array = UnitArray::new(self.request, spans, |_| Default::default());
+        for one in &self.out {
+            match (&one.bytes, one.host) {
+                (Some(bytes), _) => array.edited(usize::MAX, bytes),
+                (None, host) => host.into_iter().for_each(|host| array.client(host)),
             }
         }
-        if self.out.is_empty() {
-            rope.write(b"[");
-        }
-        rope.write(b"]");
-        rope
-    }
-
-    /// Neighbouring hosts as the client sent them, with what stands between them.
-    fn run(&self, run: &[Written]) -> Bytes {
-        let ends = [run.first(), run.last()];
-        let hosts = ends.map(|one| self.hosts.hosts.get(one?.shared()?));
-        match hosts {
-            [Some(first), Some(last)] => self.request.body.slice(first.span.start..last.span.end),
-            _ => Bytes::new(),
-        }
+        array.close().messages
     }
 
     /// Breakpoints are of use behind what is written by now.
@@ -516,13 +476,6 @@ impl<'a> Writer<'a> {
         });
         let wanted: Vec<(Breakpoint, usize)> = wanted.collect();
         breakpoint::place(&messages, &self.hosts.markers, &wanted, breakpoints)
-    }
-}
-
-impl Written {
-    /// The host that it is, if it is one as the client sent it.
-    fn shared(&self) -> Option<usize> {
-        self.host.filter(|_| self.bytes.is_none())
     }
 }
 

@@ -14,7 +14,7 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let answer = matches!(&unit.form, UnitForm::Message { role, .. } if role == "assistant");
     let mut texts = Vec::with_capacity(unit.blocks.len());
     for block in &unit.blocks {
-        let apart = block.kind.is_reasoning() || block.kind == BlockType::Call;
+        let apart = block.is_reasoning() || block.kind == BlockType::Call;
         if !(answer && apart) {
             texts.push(block.text()?);
         }

@@ -62,7 +62,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
         objects: elements.objects,
         messages_span,
         tools,
-        limit: limit(&object),
+        limit: Limit::of(&object, "max_tokens", &HOPS),
         hint: session(&object),
         // With guidance added, a request without any message would become a valid one.
         unmanaged: hosts.is_empty().then_some(Unmanaged::Empty),
@@ -87,15 +87,13 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, Hosts), RequestError> {
 /// Whether the client says what becomes of thoughts that lost their place
 /// (`platform.claude.com/docs/en/build-with-claude/preserved-thinking`).
 fn checks_thoughts(object: &Object<'_>) -> bool {
-    let thinking = object.present("thinking").map(Object::parse);
-    let thinking = thinking.and_then(Result::ok);
+    let thinking = object.child("thinking");
     thinking.is_some_and(|thinking| thinking.present("block_binding").is_some())
 }
 
 /// Whether the answer may hold one call at most.
 fn one_call(object: &Object<'_>) -> bool {
-    let choice = object.present("tool_choice").map(Object::parse);
-    let choice = choice.and_then(Result::ok);
+    let choice = object.child("tool_choice");
     choice.is_some_and(|choice| choice.raw("disable_parallel_tool_use") == Some(b"true"))
 }
 
@@ -178,20 +176,10 @@ fn is_result(raw: &[u8]) -> bool {
     block.is_some_and(|block| block.text("type").as_deref() == Some("tool_result"))
 }
 
-/// The token limit of an answer.
-fn limit(object: &Object<'_>) -> Option<Limit> {
-    let tokens = object.number("max_tokens")?;
-    Some(Limit {
-        field: "max_tokens",
-        tokens,
-        least: HOPS.least(object, tokens),
-    })
-}
-
 /// The session that an agent names in `metadata.user_id`: as a member of a JSON object in a string,
 /// or at the end of a name.
 fn session(object: &Object<'_>) -> Option<String> {
-    let metadata = Object::parse(object.raw("metadata")?).ok()?;
+    let metadata = object.child("metadata")?;
     let user = metadata.text("user_id")?;
     if let Ok(user) = Object::parse(user.as_bytes()) {
         let session = user.text("session_id")?;

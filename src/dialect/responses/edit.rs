@@ -11,29 +11,39 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::item::{self, ItemType, ResponsesItem, Unit};
-use crate::dialect::edit::{
-    AssistantEdit, CallEdit, Insert, bare, behind, handed_at_cap, set_members,
-};
+use crate::dialect::blocks::Piece;
+use crate::dialect::blocks::edit::{self, BlockForm, Remainder, Slot};
+use crate::dialect::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap};
 use crate::dialect::json;
 use crate::model::raw::{self, Object};
 use crate::model::{Handed, TurnRecord};
 
-/// An item on its way into the edited unit.
-struct Slot<'a> {
-    kind: ItemType,
-    bytes: Cow<'a, [u8]>,
-    stays: bool,
-    /// Whether it is a hidden call on its way back.
-    hidden: bool,
-}
+const FORM: BlockForm = BlockForm {
+    own: &[
+        "type",
+        "id",
+        "call_id",
+        "name",
+        "arguments",
+        "input",
+        "status",
+    ],
+    id: "call_id",
+    arguments: "arguments",
+    quoted: true,
+    instead: |item, text| Some(ResponsesItem::read(item).ok()?.instead(text)),
+};
 
 /// An assistant's unit with the edit applied; empty if nothing is left of it. `None` if its bytes
 /// can't be read, or do not begin with the hops that are to be cut.
 pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     let items = item::items(bytes).ok()?;
     let rest = remainders(&items, &edit.cut.hops, true)?;
-    let mut slots = slots(&rest, edit)?;
-    insert(&mut slots, &edit.insert);
+    let own = rest.iter();
+    let own = own.map(|own| Some(Slot::new(own.block.kind.piece(), left(own)?)));
+    let mut slots: Vec<Slot<'_>> = own.collect::<Option<_>>()?;
+    edit::apply(&mut slots, edit, &FORM);
+    edit::insert(&mut slots, &edit.insert, &[], &FORM);
     thoughts(&mut slots, edit.drop_reasoning || edit.foreign);
     let same = |slot: &Slot<'_>| slot.stays && matches!(slot.bytes, Cow::Borrowed(_));
     if rest.len() == items.len() && edit.insert.is_empty() && slots.iter().all(same) {
@@ -44,107 +54,15 @@ pub fn assistant(bytes: &[u8], edit: &AssistantEdit<'_>) -> Option<Bytes> {
     Some(json::joined(&left))
 }
 
-/// The client's items, each with its new bytes and whether it stays. Reasoning stays for now.
-fn slots<'a>(rest: &[Remainder<'_, 'a>], edit: &AssistantEdit<'_>) -> Option<Vec<Slot<'a>>> {
-    let mut calls = 0..;
-    let mut line = edit.text;
-    let slot = |own: &Remainder<'_, 'a>| {
-        let item = own.item;
-        let mut bytes = own.bytes()?;
-        let stays = match item.kind {
-            ItemType::Message(_) if edit.text.is_some() && !edit.drop_text => {
-                // The line takes the place of the first message; the other messages go.
-                let line = line.take();
-                if let Some(line) = line {
-                    bytes = Cow::Owned(item.instead(line).to_vec());
-                }
-                line.is_some()
-            }
-            ItemType::Message(_) => !edit.drop_text,
-            ItemType::Call => {
-                let call = calls.next().unwrap_or_default();
-                let new = edit.of_call(call);
-                if let Some(new) = new.and_then(|new| self::call(item.raw(), &new)) {
-                    bytes = Cow::Owned(new.to_vec());
-                }
-                edit.keeps_call(call)
-            }
-            ItemType::Reasoning
-            | ItemType::Fixed
-            | ItemType::Result
-            | ItemType::Tools
-            | ItemType::Trigger
-            | ItemType::Unknown => true,
-        };
-        Some(Slot {
-            kind: item.kind,
-            bytes,
-            stays,
-            hidden: false,
-        })
-    };
-    rest.iter().map(slot).collect()
-}
-
 /// A call with the edit applied.
 pub fn call(call: &[u8], edit: &CallEdit<'_>) -> Option<Bytes> {
-    let bare = edit.bare.then(|| bare_call(call)).flatten();
-    let call = Object::parse(bare.as_deref().unwrap_or(call)).ok()?;
-    let arguments = edit.arguments.map(raw::quote);
-    let members = [
-        ("call_id", edit.id.map(raw::quote)),
-        ("name", edit.name.map(raw::quote)),
-        ("arguments", arguments),
-    ];
-    Some(json::splice(call.bytes(), set_members(&call, members)))
-}
-
-/// A call without the members that are not the API's own.
-fn bare_call(call: &[u8]) -> Option<Bytes> {
-    const OWN: [&str; 7] = [
-        "type",
-        "id",
-        "call_id",
-        "name",
-        "arguments",
-        "input",
-        "status",
-    ];
-    json::with_only(call, &OWN)
-}
-
-/// Puts hidden calls back: at their places among all items if the client sends every item that it
-/// was shown, else at their places among the calls.
-fn insert<'a>(slots: &mut Vec<Slot<'a>>, inserts: &[Insert<'a>]) {
-    let all = slots.len() + inserts.len();
-    let whole = |insert: &Insert<'_>| insert.block.is_some_and(|(_, of)| of as usize == all);
-    let whole = inserts.iter().all(whole);
-    for insert in inserts {
-        let among_calls = || {
-            let places = slots.iter().enumerate();
-            let mut calls = places.filter(|(_, slot)| slot.kind == ItemType::Call);
-            calls.nth(insert.place).map(|(at, _)| at)
-        };
-        let at = match insert.block {
-            Some((at, _)) if whole => Some(at as usize),
-            Some(_) | None => among_calls(),
-        };
-        let bytes = insert.bytes.as_bytes();
-        let bare = insert.foreign.then(|| bare_call(bytes)).flatten();
-        let slot = Slot {
-            kind: ItemType::Call,
-            bytes: bare.map_or(Cow::Borrowed(bytes), |bare| Cow::Owned(bare.to_vec())),
-            stays: true,
-            hidden: true,
-        };
-        slots.insert(at.unwrap_or(usize::MAX).min(slots.len()), slot);
-    }
+    FORM.call(call, edit)
 }
 
 /// Decides what becomes of reasoning. Reasoning leads to all that follows it, up to the next
 /// reasoning.
 fn thoughts(slots: &mut [Slot<'_>], drop: bool) {
-    let is_thought = |slot: &Slot<'_>| slot.kind == ItemType::Reasoning;
+    let is_thought = |slot: &Slot<'_>| slot.piece == Piece::Reasoning;
     for group in slots.chunk_by_mut(|before, next| is_thought(before) || !is_thought(next)) {
         let leads = group.iter().take_while(|slot| is_thought(slot)).count();
         let (leading, led) = group.split_at_mut(leads);
@@ -152,7 +70,7 @@ fn thoughts(slots: &mut [Slot<'_>], drop: bool) {
         // The items of the provider's own tools are unreadable without their ids.
         let bound = led
             .iter()
-            .any(|slot| slot.stays && slot.kind == ItemType::Fixed);
+            .any(|slot| slot.stays && slot.piece == Piece::Other);
         let drops = gone || drop && !bound;
         // If the client left reasoning out, it left ids out too, or no id was tied to reasoning.
         let tied = leading.iter().any(|slot| has_id(&slot.bytes));
@@ -179,28 +97,18 @@ fn without_id(raw: &[u8]) -> Option<Bytes> {
     Some(raw::splice(raw, &json::cuts(&object, |place| place == id)))
 }
 
+/// The bytes of what no earlier hop showed.
+fn left<'a>(own: &Remainder<'_, ResponsesItem<'a>>) -> Option<Cow<'a, [u8]>> {
+    let Some(text) = &own.text else {
+        return Some(Cow::Borrowed(own.block.raw()));
+    };
+    let rest = own.block.saying(text)?;
+    let bare = without_id(&rest).filter(|_| own.taken);
+    Some(Cow::Owned(bare.unwrap_or(rest).to_vec()))
+}
+
 /// More items than this are not compared, each with each. No model makes so many in an answer.
 const MOST_ITEMS: usize = 2_000;
-
-/// An item of the client's, or the rest of one, that no earlier hop showed.
-struct Remainder<'b, 'a> {
-    item: &'b ResponsesItem<'a>,
-    /// The rest of its text, if the client joined its text to what an earlier hop showed.
-    text: Option<String>,
-    /// Whether its id belongs to an earlier hop's item.
-    taken: bool,
-}
-
-impl<'a> Remainder<'_, 'a> {
-    fn bytes(&self) -> Option<Cow<'a, [u8]>> {
-        let Some(text) = &self.text else {
-            return Some(Cow::Borrowed(self.item.raw()));
-        };
-        let rest = self.item.saying(text)?;
-        let bare = without_id(&rest).filter(|_| self.taken);
-        Some(Cow::Owned(bare.unwrap_or(rest).to_vec()))
-    }
-}
 
 /// The client's items without those that earlier hops showed; `None` if these are not all there. A
 /// client may drop reasoning and the items of the provider's own tools. Some clients put all
@@ -209,21 +117,16 @@ fn remainders<'b, 'a>(
     items: &'b [ResponsesItem<'a>],
     hops: &[&str],
     joined: bool,
-) -> Option<Vec<Remainder<'b, 'a>>> {
-    let own = |item| Remainder {
-        item,
-        text: None,
-        taken: false,
-    };
-    let mut left: Vec<Remainder<'b, 'a>> = items.iter().map(own).collect();
+) -> Option<Vec<Remainder<'b, ResponsesItem<'a>>>> {
+    let mut left = Remainder::all(items);
     for hop in hops {
         let hop = item::items(hop.as_bytes()).unwrap_or_default();
         if items.len().max(hop.len()) > MOST_ITEMS {
             return None;
         }
         for shown in &hop {
-            let thought = |own: &Remainder<'_, '_>| {
-                own.item.kind == ItemType::Reasoning && same_thought(own.item, shown)
+            let thought = |own: &Remainder<'_, ResponsesItem<'_>>| {
+                own.block.kind == ItemType::Reasoning && same_thought(own.block, shown)
             };
             if let Some(at) = left.iter().position(thought) {
                 left.remove(at);
@@ -237,21 +140,25 @@ fn remainders<'b, 'a>(
 }
 
 /// Takes out an item that was shown, if it is the first of the client's items that is no reasoning.
-fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &ResponsesItem<'_>, joined: bool) -> bool {
+fn take(
+    left: &mut Vec<Remainder<'_, ResponsesItem<'_>>>,
+    shown: &ResponsesItem<'_>,
+    joined: bool,
+) -> bool {
     let text = shown.said();
     let mut said = left.iter_mut().enumerate();
-    let first = said.find(|(_, own)| own.item.kind != ItemType::Reasoning);
+    let first = said.find(|(_, own)| own.block.kind != ItemType::Reasoning);
     let Some((at, first)) = first else {
         return text.is_empty();
     };
-    if first.text.is_none() && same(first.item, shown) {
+    if first.text.is_none() && same(first.block, shown) {
         left.remove(at);
         return true;
     }
-    if text.is_empty() || !joined || first.item.kind != shown.kind {
+    if text.is_empty() || !joined || first.block.kind != shown.kind {
         return text.is_empty();
     }
-    let before = first.text.take().unwrap_or_else(|| first.item.said());
+    let before = first.text.take().unwrap_or_else(|| first.block.said());
     match behind(&before, &text) {
         None => return false,
         Some("") => {
@@ -259,7 +166,7 @@ fn take(left: &mut Vec<Remainder<'_, '_>>, shown: &ResponsesItem<'_>, joined: bo
         }
         Some(rest) => {
             first.text = Some(rest.to_owned());
-            first.taken |= first.item.id() == shown.id();
+            first.taken |= first.block.id() == shown.id();
         }
     }
     true
@@ -349,8 +256,7 @@ pub fn append_text(bytes: &[u8], block: &str) -> Option<Bytes> {
         Unit::Items(items) => items.first()?.object.get("content")?,
         Unit::Input(_) => return None,
     };
-    let edit = json::append_text(bytes, content, "input_text", block)?;
-    Some(raw::splice(bytes, &[edit]))
+    json::append_text(bytes, content, "input_text", block)
 }
 
 #[cfg(test)]

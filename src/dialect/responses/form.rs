@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::stream::ProxyMessage;
-use crate::dialect::answer::{Answer, BlockKind, Call, Verdict};
+use crate::dialect::answer::{Answer, Call};
 use crate::dialect::json;
 use crate::model::raw;
 
@@ -39,25 +39,8 @@ pub fn call(call: &Call) -> String {
 /// The visible response of a turn as one unit, item by item as the client was shown it: without
 /// hidden calls, and without reasoning that nothing visible of its hop follows.
 pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
-    let mut shown: Vec<Bytes> = Vec::new();
-    for answer in answers {
-        let mut thoughts = Vec::new();
-        for block in &answer.blocks {
-            let hidden = |call: usize| answer.calls.get(call).is_some_and(|call| call.hidden);
-            match block.kind {
-                BlockKind::Reasoning => thoughts.push(block.raw.clone()),
-                BlockKind::Call(call) if hidden(call) => {}
-                BlockKind::Call(_) | BlockKind::Text | BlockKind::Other => {
-                    shown.append(&mut thoughts);
-                    shown.push(block.raw.clone());
-                }
-            }
-        }
-        match answer.verdict() {
-            Verdict::Done | Verdict::Mixed | Verdict::Cut => shown.append(&mut thoughts),
-            Verdict::HiddenOnly | Verdict::Broken => {}
-        }
-    }
+    let shown = answers.iter().flat_map(|answer| answer.shown_blocks(true));
+    let mut shown: Vec<Bytes> = shown.collect();
     let response = answers.first().and_then(|first| first.id.as_deref());
     let line = line.map(|text| ProxyMessage::new(response.unwrap_or_default(), text).item());
     shown.extend(line);
@@ -85,7 +68,7 @@ pub fn hidden_result(id: &str, text: &str) -> Bytes {
 mod tests {
     use super::*;
     use crate::dialect::ErrorText;
-    use crate::dialect::answer::Block;
+    use crate::dialect::answer::{Block, BlockKind};
     use crate::dialect::responses::message::{canonical_of_answer, parse};
 
     fn a_call(name: &str, hidden: bool) -> Call {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use crate::dialect::blocks::Piece;
 use crate::dialect::json;
 use crate::dialect::message::{MessageError, ParsedCall, Part, as_text};
 use crate::model::Role;
@@ -36,13 +37,21 @@ pub enum ItemType {
 impl ItemType {
     /// Whether it is a part of an answer. Neighbouring parts of an answer are one unit.
     pub const fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Message(Role::Assistant) | Self::Reasoning | Self::Call | Self::Fixed
+        )
+    }
+
+    /// What it is in an answer.
+    pub const fn piece(self) -> Piece {
         match self {
-            Self::Message(Role::Assistant) | Self::Reasoning | Self::Call | Self::Fixed => true,
-            Self::Message(Role::System | Role::User | Role::Tool | Role::Other)
-            | Self::Result
-            | Self::Tools
-            | Self::Trigger
-            | Self::Unknown => false,
+            Self::Message(_) => Piece::Text,
+            Self::Reasoning => Piece::Reasoning,
+            Self::Call => Piece::Call,
+            Self::Fixed | Self::Result | Self::Tools | Self::Trigger | Self::Unknown => {
+                Piece::Other
+            }
         }
     }
 
@@ -231,15 +240,9 @@ impl<'a> ResponsesItem<'a> {
     /// # Errors
     /// [`MessageError::Field`] if they are not what the API allows.
     pub fn parts(&self) -> Result<Vec<Part<'a>>, MessageError> {
-        let field = match self.kind {
-            ItemType::Result => "output",
-            ItemType::Message(_)
-            | ItemType::Reasoning
-            | ItemType::Call
-            | ItemType::Fixed
-            | ItemType::Tools
-            | ItemType::Trigger
-            | ItemType::Unknown => "content",
+        let field = match self.kind == ItemType::Result {
+            true => "output",
+            false => "content",
         };
         let Some(raw) = self.object.present(field) else {
             return Ok(Vec::new());
@@ -392,10 +395,8 @@ pub fn read(unit: &[u8]) -> Result<Unit<'_>, MessageError> {
 /// # Errors
 /// [`MessageError`] if it is neither.
 pub fn items(unit: &[u8]) -> Result<Vec<ResponsesItem<'_>>, MessageError> {
-    let whole = [b"[", unit, b"]"].concat();
-    let spans = raw::array(&whole)?.into_iter();
-    let inner = spans.filter_map(|span| unit.get(span.start - 1..span.end - 1));
-    let items: Vec<ResponsesItem<'_>> = inner.map(ResponsesItem::read).collect::<Result<_, _>>()?;
+    let run = json::run(unit)?;
+    let items: Vec<ResponsesItem<'_>> = run.map(ResponsesItem::read).collect::<Result<_, _>>()?;
     match items.as_slice() {
         [] => Err(MessageError::Shape(RawError::NotObject)),
         [_] => Ok(items),

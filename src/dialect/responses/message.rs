@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::item::{self, ItemType, ResponsesItem, Unit};
+use crate::dialect::blocks::Piece;
 use crate::dialect::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 use crate::model::{CallId, Digest, Role};
 
@@ -43,10 +44,10 @@ fn single<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
 /// A message of anyone but the model.
 fn spoken<'a>(role: Role, name: &str, parts: Vec<Part<'a>>) -> Parsed<'a> {
     let mut canonical = canonical(name);
-    put_parts(&mut canonical, &parts);
+    canonical.parts(&parts);
     Parsed {
         parts,
-        ..bare(role, &canonical)
+        ..Parsed::new(role, &canonical)
     }
 }
 
@@ -54,7 +55,7 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
     let parts = item.parts()?;
     let id = item.call_id();
     let mut canonical = canonical("tool");
-    put_parts(&mut canonical, &parts);
+    canonical.parts(&parts);
     if let Some(id) = &id {
         canonical.id(b'u', id);
     }
@@ -70,7 +71,7 @@ fn result<'a>(item: &ResponsesItem<'a>) -> Result<Parsed<'a>, MessageError> {
         // What declares tools must stay, and an output that has a form of its own can't become a text.
         opaque: !item.takes_text() && item.tools().is_some(),
         whole: !item.takes_text(),
-        ..bare(Role::Tool, &canonical)
+        ..Parsed::new(Role::Tool, &canonical)
     })
 }
 
@@ -83,7 +84,7 @@ fn declaration<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
     Parsed {
         parts: item.tools().into_iter().collect(),
         opaque: true,
-        ..bare(Role::System, &canonical)
+        ..Parsed::new(Role::System, &canonical)
     }
 }
 
@@ -102,31 +103,27 @@ fn unknown<'a>(item: &ResponsesItem<'a>) -> Parsed<'a> {
         },
         sealed,
         opaque: true,
-        ..bare(Role::Other, &canonical)
+        ..Parsed::new(Role::Other, &canonical)
     }
 }
 
 /// The items of an answer.
 fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
-    let mut parsed = bare(Role::Assistant, &canonical("assistant"));
+    let mut parsed = Parsed::new(Role::Assistant, &canonical("assistant"));
     let mut text = String::new();
     let mut kept = Vec::new();
     for item in run {
-        match item.kind {
-            ItemType::Message(_) => {
+        match item.kind.piece() {
+            Piece::Text => {
                 text.push_str(&item.said());
                 parsed.parts.extend(item.parts()?);
             }
-            ItemType::Reasoning => {
+            Piece::Reasoning => {
                 parsed.reasoning.extend(item.thoughts());
                 parsed.sealed += item.sealed();
             }
-            ItemType::Call => parsed.calls.push(item.call()),
-            ItemType::Fixed
-            | ItemType::Result
-            | ItemType::Tools
-            | ItemType::Trigger
-            | ItemType::Unknown => {
+            Piece::Call => parsed.calls.push(item.call()),
+            Piece::Other => {
                 let tools = item.tools();
                 parsed.parts.push(tools.unwrap_or(Part::Other(item.raw())));
                 parsed.opaque = true;
@@ -139,22 +136,6 @@ fn answer<'a>(run: &[ResponsesItem<'a>]) -> Result<Parsed<'a>, MessageError> {
     let digest = canonical_answer(&text, &parsed.calls, &kept);
     (parsed.canonical, parsed.nameless) = (digest.finish(), digest.nameless());
     Ok(parsed)
-}
-
-/// A unit of which only the role and the digest are known.
-fn bare<'a>(role: Role, digest: &Canonical) -> Parsed<'a> {
-    Parsed {
-        role,
-        canonical: digest.finish(),
-        nameless: digest.nameless(),
-        parts: Vec::new(),
-        reasoning: Vec::new(),
-        sealed: 0,
-        calls: Vec::new(),
-        result_of: None,
-        opaque: false,
-        whole: false,
-    }
 }
 
 /// The canonical digest of a turn's visible response: its text, and its visible calls as (id, name,
@@ -172,12 +153,8 @@ fn canonical_answer(
     references: &[Cow<'_, str>],
 ) -> Canonical {
     let mut canonical = canonical("assistant");
-    if !text.is_empty() {
-        canonical.put(b't', text.as_bytes());
-    }
-    for call in calls {
-        canonical.call(call);
-    }
+    canonical.text(text);
+    canonical.calls(calls);
     for id in references {
         canonical.put(b'o', id.as_bytes());
     }
@@ -190,17 +167,6 @@ fn canonical(role: &str) -> Canonical {
     let mut canonical = Canonical::new("responses");
     canonical.put(b'r', role.as_bytes());
     canonical
-}
-
-fn put_parts(canonical: &mut Canonical, parts: &[Part<'_>]) {
-    for part in parts {
-        match part {
-            Part::Text(text) | Part::Quoted(text) if text.is_empty() => {}
-            Part::Text(text) | Part::Quoted(text) => canonical.put(b't', text.as_bytes()),
-            Part::Image { url, .. } | Part::Picture(url) => canonical.put(b'i', url.as_bytes()),
-            Part::Other(raw) => canonical.put(b'o', &canonical_part(raw)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 pub(crate) mod edit;
 pub(crate) mod form;
 pub(crate) mod hops;
-pub(crate) mod input_list;
 pub(crate) mod item;
 pub(crate) mod message;
 pub(crate) mod original;

@@ -95,11 +95,7 @@ pub fn decode(body: Bytes) -> Result<(RequestFields, References), RequestError> 
         objects,
         messages_span: input,
         tools,
-        limit: object.number(LIMIT).map(|tokens| Limit {
-            field: LIMIT,
-            tokens,
-            least: HOPS.least(&object, tokens),
-        }),
+        limit: Limit::of(&object, LIMIT, &HOPS),
         hint: object.text("prompt_cache_key").map(Cow::into_owned),
         unmanaged: elsewhere.or(lost).or(empty),
         structured: asks_for_json(format_in(&object, "text")),
@@ -135,6 +131,15 @@ fn elsewhere(object: &Object<'_>) -> Option<Unmanaged> {
         alone.then_some(Unmanaged::Prompt)
     };
     held.or_else(prompt)
+}
+
+/// What makes a unit an element of the input. An input that is a string becomes a user's message in
+/// an array.
+pub fn around(unit: &[u8]) -> [&'static [u8]; 2] {
+    match unit.first() {
+        Some(b'"') => [br#"{"role":"user","content":"#, b"}"],
+        _ => Default::default(),
+    }
 }
 
 /// The span of the member with its key. The key tells this unit from an input that is a string.

@@ -72,8 +72,8 @@ fn details_stay_with_calls() {
         };
         details(&Object::parse(message.as_bytes()).unwrap(), calls, &edit)
     };
-    let of = |edit: Option<DetailsEdit>| match edit {
-        Some(DetailsEdit::Replace(array)) => String::from_utf8(array.to_vec()).unwrap(),
+    let of = |edit: Option<ListEdit>| match edit {
+        Some(ListEdit::Replace(array)) => String::from_utf8(array.to_vec()).unwrap(),
         other => format!("{other:?}"),
     };
     let h = |stays, signed| place("h", stays, signed, false);
@@ -107,7 +107,7 @@ fn details_stay_with_calls() {
     assert_eq!(got, format!("[{}]", seal("v")));
     assert_eq!(
         edited(&message(&["rs_1"]), &[v(true)], true),
-        Some(DetailsEdit::Remove)
+        Some(ListEdit::Remove)
     );
     assert_eq!(edited(&message(&["rs_1"]), &[v(true)], false), None);
 }
@@ -132,7 +132,7 @@ fn what_earlier_hops_thought_is_cut_from_what_the_client_joined() {
         };
         let client = message(&client);
         let got = details(&Object::parse(client.as_bytes()).unwrap(), &[], &edit);
-        let expect = expect.map(|all| DetailsEdit::Replace(format!("[{}]", all.join(",")).into()));
+        let expect = expect.map(|all| ListEdit::Replace(format!("[{}]", all.join(",")).into()));
         assert_eq!(got, expect);
     }
 }

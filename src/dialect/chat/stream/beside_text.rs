@@ -51,8 +51,7 @@ fn moved(annotation: &[u8], by: usize) -> Bytes {
         return Bytes::copy_from_slice(annotation);
     };
     let mut edits = places(&own, by);
-    let citation = own.raw(CITATION).map(Object::parse);
-    if let Some(Ok(citation)) = citation {
+    if let Some(citation) = own.child(CITATION) {
         let moved = json::splice(citation.bytes(), places(&citation, by));
         edits.push(own.set(CITATION, &moved));
     }

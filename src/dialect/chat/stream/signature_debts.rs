@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::call_table::{CallTable, Visibility};
 use super::wire::{Chunk, ChunkSigns};
-use crate::dialect::chat::signature::{self, DETAILS, DetailsEdit};
-use crate::dialect::json;
+use crate::dialect::chat::signature::{self, DETAILS};
+use crate::dialect::json::{self, ListEdit};
 use crate::model::raw::Object;
 
 /// What the client is owed of a hop.
@@ -71,7 +71,7 @@ impl SignatureDebts {
         table: &CallTable,
         chunk: &Chunk<'_>,
         first: &[usize],
-    ) -> Option<DetailsEdit> {
+    ) -> Option<ListEdit> {
         let raw = chunk.delta_member(DETAILS).unwrap_or_default();
         let nothing = raw.is_empty() && self.of_unknown.is_empty() && self.of_hidden.is_empty();
         // A chunk without a delta has no place for them.
@@ -90,11 +90,7 @@ impl SignatureDebts {
                 self.release(table, slot, &mut due);
             }
         }
-        match (due.changed, due.elements.is_empty()) {
-            (false, _) => None,
-            (true, true) => Some(DetailsEdit::Remove),
-            (true, false) => Some(DetailsEdit::Replace(json::list(&due.elements))),
-        }
+        due.changed.then(|| ListEdit::leaving(&due.elements))
     }
 
     /// The elements that are due now, of the chunk's own and of those that wait. `late` says that

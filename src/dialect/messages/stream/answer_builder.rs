@@ -8,8 +8,10 @@ use indexmap::IndexMap;
 
 use super::usage::Counts;
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning, is_cut};
+use crate::dialect::blocks::Piece;
 use crate::dialect::json;
 use crate::dialect::machine::KeptBytes;
+use crate::dialect::messages::block::BlockType;
 use crate::dialect::names::Names;
 use crate::model::raw::{self, Edit, Object};
 
@@ -35,7 +37,7 @@ pub struct AnswerBuilder {
 /// A block in the making.
 #[derive(Debug)]
 struct Building {
-    kind: BlockRole,
+    kind: BlockType,
     /// The name of the hidden tool that it calls, as the tool was offered.
     own_name: Option<String>,
     /// The block as it was begun.
@@ -44,14 +46,6 @@ struct Building {
     pieces: IndexMap<String, Vec<u8>>,
     citations: Vec<Bytes>,
     closed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BlockRole {
-    Text,
-    Reasoning,
-    Call { hidden: bool },
-    Other,
 }
 
 /// The key of the pieces of a call's input. The block has no member of that name.
@@ -75,32 +69,32 @@ impl AnswerBuilder {
 
     /// Takes in the container that a message, or the delta at its end, names.
     pub fn keep(&mut self, object: &Object<'_>) {
-        let container = object.present("container").map(Object::parse);
-        let id = container.and_then(|container| Some(container.ok()?.text("id")?.into_owned()));
+        let container = object.child("container");
+        let id = container.and_then(|container| Some(container.text("id")?.into_owned()));
         self.container = id.or(self.container.take());
     }
 
     /// Takes in the usage that an object reports.
     pub fn count(&mut self, object: &Object<'_>) {
-        let usage = object.present("usage").map(Object::parse);
-        if let Some(Ok(usage)) = usage {
+        if let Some(usage) = object.child("usage") {
             self.counts.get_or_insert_default().update(&usage);
         }
     }
 
     /// A block begins. Returns whether it is a call of a hidden tool.
     pub fn open(&mut self, at: u64, block: &Object<'_>, hidden: &Names) -> bool {
-        let kind = BlockRole::of(block, hidden);
+        let own_name = meant(block, hidden).map(str::to_owned);
+        let hides = own_name.is_some();
         self.by_number.insert(at, self.blocks.len());
         self.blocks.push(Building {
-            kind,
-            own_name: meant(block, hidden).map(str::to_owned),
+            kind: BlockType::of(block),
+            own_name,
             start: Bytes::copy_from_slice(block.bytes()),
             pieces: IndexMap::new(),
             citations: Vec::new(),
             closed: false,
         });
-        kind == BlockRole::Call { hidden: true }
+        hides
     }
 
     /// Adds a delta to a block. If the delta is one string and nothing else, returns where that
@@ -232,8 +226,8 @@ impl Building {
         let Ok(start) = Object::parse(&self.start) else {
             return;
         };
-        let kind = match self.kind {
-            BlockRole::Text => {
+        let kind = match self.kind.piece() {
+            Piece::Text => {
                 let text = raw::unescape(&self.string(&start, "text"));
                 // The API refuses a text that shows nothing, so nobody sends one back.
                 if text.trim().is_empty() {
@@ -242,25 +236,25 @@ impl Building {
                 answer.text.push_str(&text);
                 BlockKind::Text
             }
-            BlockRole::Reasoning => {
+            Piece::Reasoning => {
                 thoughts.push_str(&raw::unescape(&self.string(&start, "thinking")));
                 BlockKind::Reasoning
             }
-            BlockRole::Call { hidden } => {
-                let call = self.call(&start, hidden, ended);
-                if hidden && !call.complete {
+            Piece::Call => {
+                let call = self.call(&start, ended);
+                if call.hidden && !call.complete {
                     return;
                 }
                 answer.calls.push(call);
                 BlockKind::Call(answer.calls.len() - 1)
             }
-            BlockRole::Other => BlockKind::Other,
+            Piece::Other => BlockKind::Other,
         };
         let raw = self.whole(&start);
         answer.blocks.push(Block { kind, raw });
     }
 
-    fn call(&self, start: &Object<'_>, hidden: bool, ended: bool) -> Call {
+    fn call(&self, start: &Object<'_>, ended: bool) -> Call {
         let text = |key| start.text(key).unwrap_or_default().into_owned();
         let arguments = self.arguments(start);
         let own = ["type", "id", "name", "input"];
@@ -271,7 +265,7 @@ impl Building {
             arguments,
             kind: text("type"),
             extra: json::members(start, |key| !own.contains(&key)),
-            hidden,
+            hidden: self.own_name.is_some(),
         }
     }
 
@@ -307,9 +301,7 @@ impl Building {
             edits.push(start.set("name", raw::quote(name).as_bytes()));
         }
         let begun = start.raw("input").is_some_and(|raw| raw.starts_with(b"{"));
-        if self.piece(INPUT_PIECE).is_some()
-            || (matches!(self.kind, BlockRole::Call { .. }) && !begun)
-        {
+        if self.piece(INPUT_PIECE).is_some() || (self.kind == BlockType::Call && !begun) {
             let arguments = self.arguments(start);
             // Arguments that a token limit cut are no JSON, and nothing but JSON may stand there.
             let whole = Object::parse(arguments.as_bytes()).is_ok();
@@ -328,31 +320,11 @@ impl Building {
     }
 }
 
-impl BlockRole {
-    fn of(block: &Object<'_>, hidden: &Names) -> Self {
-        match block.text("type").as_deref() {
-            Some("text") => Self::Text,
-            Some("thinking" | "redacted_thinking") => Self::Reasoning,
-            Some("tool_use") => {
-                let hidden = meant(block, hidden).is_some();
-                Self::Call { hidden }
-            }
-            // The call of a server's own tool concerns the server and the client only.
-            Some(_) | None => Self::Other,
-        }
-    }
-}
-
 /// The name of the hidden tool that a block calls.
-fn meant<'n>(block: &Object<'_>, hidden: &'n Names) -> Option<&'n str> {
+pub fn meant<'n>(block: &Object<'_>, hidden: &'n Names) -> Option<&'n str> {
     let name = block.text("name").unwrap_or_default();
-    let calls = block.text("type").as_deref() == Some("tool_use");
+    let calls = BlockType::of(block) == BlockType::Call;
     hidden.meant(&name).filter(|_| calls)
-}
-
-/// Whether a block is a call of a hidden tool.
-pub fn is_hidden(block: &Object<'_>, hidden: &Names) -> bool {
-    BlockRole::of(block, hidden) == BlockRole::Call { hidden: true }
 }
 
 /// The finish reason, in the words that all formats share if it says that the model was cut off.

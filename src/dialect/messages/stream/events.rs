@@ -149,7 +149,7 @@ impl MessagesEvents {
         let kind = object.text("type");
         match kind.as_deref().unwrap_or(&named) {
             "message_start" => {
-                if let Some(message) = child(object, "message") {
+                if let Some(message) = object.child("message") {
                     self.hop.begin(&message);
                 }
                 FrameKind::Begin
@@ -164,7 +164,7 @@ impl MessagesEvents {
             }
             "message_delta" => {
                 self.hop.count(object);
-                let delta = child(object, "delta");
+                let delta = object.child("delta");
                 if let Some(delta) = &delta {
                     self.hop.keep(delta);
                 }
@@ -197,7 +197,7 @@ impl MessagesEvents {
 
     fn open(&mut self, object: &Object<'_>) -> FrameKind {
         let at = index(object);
-        let block = child(object, "content_block");
+        let block = object.child("content_block");
         let hidden = block.is_some_and(|block| self.hop.open(at, &block, &self.hidden));
         let visibility = if hidden {
             Visibility::Hidden
@@ -209,7 +209,7 @@ impl MessagesEvents {
 
     fn extend(&mut self, frame: &Frame, object: &Object<'_>) -> FrameKind {
         let at = index(object);
-        if let (Some(span), Some(delta)) = (object.get("delta"), child(object, "delta"))
+        if let (Some(span), Some(delta)) = (object.get("delta"), object.child("delta"))
             && let Some(to) = self.hop.extend(at, &delta)
             && let (Some(data), Some(hole)) = (frame.data_span(), only_string(&delta))
         {
@@ -236,7 +236,7 @@ pub fn ended(object: &Object<'_>) -> Bytes {
 fn ended_delta(frame: &Frame, ending: &BlocksEnding<'_>) -> Option<Bytes> {
     let data = frame.data()?;
     let object = Object::parse(&data).ok()?;
-    let delta = child(&object, "delta")?;
+    let delta = object.child("delta")?;
     let mut edits: Vec<Edit> = vec![object.set("delta", &ended(&delta))];
     edits.extend(ending.usage.map(|usage| usage::tell(&object, usage)));
     Some(frame.with_data(&json::splice(&data, edits)))
@@ -299,10 +299,6 @@ fn typed(error: &Object<'_>) -> Bytes {
 
 fn wrapped(error: &[u8]) -> Bytes {
     Bytes::from([br#"{"type":"error","error":"#, error, b"}"].concat())
-}
-
-fn child<'a>(object: &Object<'a>, key: &str) -> Option<Object<'a>> {
-    Object::parse(object.present(key)?).ok()
 }
 
 fn index(object: &Object<'_>) -> u64 {

@@ -41,7 +41,7 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
     };
     let visible = |block: &&[u8]| {
         let block = Object::parse(block);
-        !block.is_ok_and(|block| answer_builder::is_hidden(&block, turn.hidden))
+        !block.is_ok_and(|block| answer_builder::meant(&block, turn.hidden).is_some())
     };
     let blocks = || json::elements(message.raw("content").unwrap_or_default());
     let own: Vec<&[u8]> = blocks().filter(visible).collect();
@@ -49,10 +49,11 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
         return last.clone();
     }
     let earlier = turn.earlier();
-    let before = earlier.iter().flat_map(|hop| &hop.blocks);
-    let before = before.map(|block| block.raw.as_ref()).filter(visible);
+    let before = earlier.iter().flat_map(|hop| hop.shown_blocks(false));
+    let before: Vec<Bytes> = before.collect();
     let line = turn.end.line().map(|line| json::text_part("text", line));
     let line = line.as_ref().map(String::as_bytes);
+    let before = before.iter().map(Bytes::as_ref);
     let content: Vec<&[u8]> = before.chain(own).chain(line).collect();
     let mut edits: Vec<Edit> = vec![message.set("content", &json::list(&content))];
     if !earlier.is_empty() {

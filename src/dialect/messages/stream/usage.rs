@@ -42,10 +42,10 @@ impl Counts {
         update(&mut self.cached, usage.number(CACHED));
         update(&mut self.written, usage.number(WRITTEN));
         update(&mut self.output, usage.number(OUTPUT));
-        if let Some(creation) = part(usage, CREATION) {
+        if let Some(creation) = usage.child(CREATION) {
             self.hour = self.hour.max(creation.number(HOUR));
         }
-        if let Some(details) = part(usage, DETAILS) {
+        if let Some(details) = usage.child(DETAILS) {
             let known = REASONING.iter().find_map(|key| details.number(key));
             update(&mut self.reasoning, known);
         }
@@ -65,10 +65,6 @@ impl Counts {
     }
 }
 
-fn part<'a>(usage: &Object<'a>, key: &str) -> Option<Object<'a>> {
-    Object::parse(usage.present(key)?).ok()
-}
-
 /// The edit that makes the usage of this object, a message or an event, tell these counts. The
 /// client may have been told other counts before, so each is named even if it is zero.
 pub fn tell(object: &Object<'_>, usage: &Usage) -> Edit {
@@ -79,9 +75,7 @@ pub fn tell(object: &Object<'_>, usage: &Usage) -> Edit {
         (CACHED, usage.cached),
         (OUTPUT, usage.completion),
     ];
-    let old = object
-        .present("usage")
-        .and_then(|raw| Object::parse(raw).ok());
+    let old = object.child("usage");
     let Some(old) = old.filter(|old| !old.members().is_empty()) else {
         let members = counts.map(|(key, count)| format!("{}:{count}", raw::quote(key)));
         return object.set("usage", format!("{{{}}}", members.join(",")).as_bytes());
@@ -90,13 +84,13 @@ pub fn tell(object: &Object<'_>, usage: &Usage) -> Edit {
         .iter()
         .map(|(key, count)| old.set(key, count.to_string().as_bytes()))
         .collect();
-    if let (Some(at), Some(creation)) = (old.get(CREATION), part(&old, CREATION)) {
+    if let (Some(at), Some(creation)) = (old.get(CREATION), old.child(CREATION)) {
         let hour = usage.hour_write.unwrap_or(0).min(usage.cache_write);
         let kept = [(MINUTES, usage.cache_write - hour), (HOUR, hour)];
         let kept = kept.map(|(key, count)| creation.set(key, count.to_string().as_bytes()));
         edits.extend(kept.map(|(span, count)| (raw::shift(&span, at.start), count)));
     }
-    if let (Some(at), Some(details)) = (old.get(DETAILS), part(&old, DETAILS)) {
+    if let (Some(at), Some(details)) = (old.get(DETAILS), old.child(DETAILS)) {
         let known = REASONING.iter().find_map(|key| details.get(key));
         let reasoning = Bytes::from(usage.reasoning.to_string());
         edits.extend(known.map(|span| (raw::shift(&span, at.start), reasoning)));

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::captures::captures;
 use super::{body, request};
+use crate::dialect::request::Breakpoint::{self, Cut, Prologue, Tail};
 use crate::dialect::request::Request;
-use crate::dialect::splice::Breakpoint::{self, Cut, Prologue, Tail};
 
 const M: &str = r#","cache_control":{"type":"ephemeral"}"#;
 const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;

@@ -2,8 +2,8 @@
 //! them is gone.
 
 use super::{body, request};
-use crate::dialect::splice::Addition;
-use crate::dialect::splice::Addition::{Guidance, Hop, Result, System};
+use crate::dialect::request::Addition;
+use crate::dialect::request::Addition::{Guidance, Hop, Result, System};
 
 /// What is put into a list.
 enum Put {

@@ -10,7 +10,7 @@ use crate::dialect::edit::{AssistantEdit, Insert};
 use crate::dialect::messages::edit::{assistant, result};
 use crate::dialect::messages::form::{self, hidden_result};
 use crate::dialect::messages::message::parse;
-use crate::dialect::splice::{Addition, Breakpoint, Splice};
+use crate::dialect::request::{Addition, Breakpoint, Splice};
 use crate::model::Role;
 
 /// One turn of the client's, and the messages behind it.
@@ -169,7 +169,7 @@ fn hidden(id: &str) -> String {
 
 /// Puts in an answer and the hidden hops before it; which of its calls are still there.
 fn put_answer(
-    splice: &mut Splice<'_>,
+    splice: &mut (dyn Splice + '_),
     unit: usize,
     bytes: &[u8],
     at: usize,
@@ -242,7 +242,7 @@ fn marked(text: &str, fates: &[Fate], breakpoints: &[(Breakpoint, usize)], max: 
         let parsed = parse(bytes).unwrap();
         match parsed.role {
             Role::Assistant => {
-                kept = put_answer(&mut splice, unit, bytes, turn, &fates[turn]);
+                kept = put_answer(&mut *splice, unit, bytes, turn, &fates[turn]);
                 turn += 1;
             }
             Role::Tool => {

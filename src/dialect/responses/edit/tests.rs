@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::edit::Cut;
+use crate::dialect::edit::{Cut, Insert};
 use crate::dialect::responses::form::{hidden_result, system};
 use crate::model::{Dialect, StoredHop};
 

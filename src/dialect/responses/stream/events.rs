@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 
-use super::output_item::{self, OutputItem, OutputKind};
+use super::output_item::{self, OutputItem};
 use super::proxy_events::{self, ProxyMessage};
 use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
+use crate::dialect::blocks::Piece;
 use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::json::{self, Node, splice};
 use crate::dialect::machine::KeptBytes;
@@ -305,10 +306,8 @@ impl ResponsesEvents {
             return Visibility::Hidden;
         }
         match item.kind() {
-            OutputKind::Reasoning if !self.hidden.is_empty() => Visibility::Follows,
-            OutputKind::Reasoning | OutputKind::Text | OutputKind::Call | OutputKind::Other => {
-                Visibility::Shown
-            }
+            Piece::Reasoning if !self.hidden.is_empty() => Visibility::Follows,
+            Piece::Reasoning | Piece::Text | Piece::Call | Piece::Other => Visibility::Shown,
         }
     }
 
@@ -352,14 +351,10 @@ impl ResponsesEvents {
         };
         let mut edits = number_edits(&event, numbers);
         if let Some(response) = Response::of_event(&event) {
-            edits.extend(response.echo_edits(&self.hidden, &self.echo));
-            let usage = ending.usage.iter();
-            edits.extend(usage.flat_map(|own| response.usage_edits(own)));
-            if ending.edited {
-                let origin = self.origin.as_ref();
-                edits.extend(origin.iter().flat_map(|own| response.origin_edits(own)));
-                edits.push(response.output_edit(blocks));
-            }
+            let own = (&self.hidden, &self.echo);
+            let origin = self.origin.as_ref().filter(|_| ending.edited);
+            let output = ending.edited.then_some(blocks);
+            edits.extend(response.own_edits(own, ending.usage, origin, output));
         }
         rewrite(frame, &data, edits)
     }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning};
+use crate::dialect::blocks::Piece;
 use crate::dialect::json::{self, lossy};
 use crate::dialect::names::Names;
 use crate::model::raw::{self, Object};
@@ -17,19 +18,6 @@ const KNOWN: [&str; 3] = ["type", "call_id", "name"];
 
 /// The members of an item that hold readable reasoning, and the type of their parts.
 const REASONING: [(&str, &str); 2] = [("summary", "summary_text"), ("content", "reasoning_text")];
-
-/// What an item is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputKind {
-    /// Reasoning, in whatever form.
-    Reasoning,
-    /// A message of the assistant.
-    Text,
-    /// A call that somebody outside the server answers.
-    Call,
-    /// Anything else, such as what a server's own tool did.
-    Other,
-}
 
 /// An item taken apart.
 #[derive(Debug)]
@@ -47,13 +35,13 @@ impl<'a> OutputItem<'a> {
     }
 
     /// What it is. Only calls that the server leaves to others have a `call_id`.
-    pub fn kind(&self) -> OutputKind {
+    pub fn kind(&self) -> Piece {
         match self.kind.as_ref() {
-            "reasoning" => OutputKind::Reasoning,
-            "message" => OutputKind::Text,
-            kind if kind.ends_with("_call") && !self.call_id().is_empty() => OutputKind::Call,
-            "function_call" | "custom_tool_call" => OutputKind::Call,
-            _ => OutputKind::Other,
+            "reasoning" => Piece::Reasoning,
+            "message" => Piece::Text,
+            kind if kind.ends_with("_call") && !self.call_id().is_empty() => Piece::Call,
+            "function_call" | "custom_tool_call" => Piece::Call,
+            _ => Piece::Other,
         }
     }
 
@@ -153,21 +141,21 @@ pub fn add_to(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
         let Some(item) = item else { continue };
         let mut raw = raw.clone();
         let kind = match item.kind() {
-            OutputKind::Reasoning => {
+            Piece::Reasoning => {
                 for (field, part_type) in REASONING {
                     add_reasoning(answer, field, item.texts(field, part_type, "text"));
                 }
                 BlockKind::Reasoning
             }
-            OutputKind::Text => {
+            Piece::Text => {
                 let text = item.texts("content", "output_text", "text");
                 answer.text.push_str(&text);
                 let refusal = item.texts("content", "refusal", "refusal");
                 answer.refusal.push_str(&refusal);
                 BlockKind::Text
             }
-            OutputKind::Call if served(item) && !item.names(hidden) => BlockKind::Other,
-            OutputKind::Call => {
+            Piece::Call if served(item) && !item.names(hidden) => BlockKind::Other,
+            Piece::Call => {
                 let mut call = item.call(item.names(hidden), cut);
                 if let Some(own) = item.meant(hidden).filter(|own| *own != call.name) {
                     // A provider that checks names takes back what it was offered.
@@ -181,7 +169,7 @@ pub fn add_to(answer: &mut Answer, items: &[Bytes], hidden: &Names, cut: bool) {
                 answer.calls.push(call);
                 BlockKind::Call(answer.calls.len() - 1)
             }
-            OutputKind::Other => BlockKind::Other,
+            Piece::Other => BlockKind::Other,
         };
         answer.blocks.push(Block { kind, raw });
     }

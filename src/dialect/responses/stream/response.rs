@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::output_item::OutputItem;
-use super::usage;
+use super::usage::COUNTS;
 use crate::dialect::answer::Answer;
 use crate::dialect::json::{self, Node, lossy};
 use crate::dialect::names::Names;
@@ -108,7 +108,23 @@ impl<'a> Response<'a> {
     }
 
     fn usage(&self) -> Option<Usage> {
-        Some(usage::read(&self.0.child("usage")?))
+        Some(COUNTS.read(&self.0.child("usage")?))
+    }
+
+    /// The edits that make it the client's: what it repeats of the request is as the client sent it, and where they
+    /// are given, the usage, the identity and the output are these.
+    pub fn own_edits(
+        &self,
+        (hidden, echo): (&Names, &Echo),
+        usage: Option<&Usage>,
+        origin: Option<&Origin>,
+        output: Option<&[Bytes]>,
+    ) -> Vec<Edit> {
+        let mut edits = self.echo_edits(hidden, echo);
+        edits.extend(usage.iter().flat_map(|own| self.usage_edits(own)));
+        edits.extend(origin.iter().flat_map(|own| self.origin_edits(own)));
+        edits.extend(output.map(|items| self.0.set("output", &json::list(items))));
+        edits
     }
 
     /// The edits that make it repeat what the client sent, not what the upstream was sent.
@@ -155,21 +171,16 @@ impl<'a> Response<'a> {
     }
 
     /// The edits that give it the id and the time of the turn's first hop.
-    pub fn origin_edits(&self, origin: &Origin) -> Vec<Edit> {
+    fn origin_edits(&self, origin: &Origin) -> Vec<Edit> {
         let put = |key: &str, value: &Option<Bytes>| self.0.replace(key, value.as_deref()?);
         let edits = [put("id", &origin.id), put("created_at", &origin.created)];
         edits.into_iter().flatten().collect()
     }
 
     /// The edits that replace its usage by these counts.
-    pub fn usage_edits(&self, counts: &Usage) -> Vec<Edit> {
+    fn usage_edits(&self, counts: &Usage) -> Vec<Edit> {
         let usage = self.0.child("usage");
-        usage.map_or_else(Vec::new, |usage| usage::write(&usage, counts))
-    }
-
-    /// The edit that gives it these items as its output.
-    pub fn output_edit(&self, items: &[Bytes]) -> Edit {
-        self.0.set("output", &json::list(items))
+        usage.map_or_else(Vec::new, |usage| COUNTS.write(&usage, counts))
     }
 
     /// The error that it failed with, as raw JSON.

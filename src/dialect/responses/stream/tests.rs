@@ -146,6 +146,32 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     true
 }
 
+/// An answer that is too long for the memory that is left is passed on without being taken apart.
+#[test]
+fn a_body_that_was_not_taken_apart_stays_as_it_is() {
+    let cases = corpus::cases();
+    let case = cases.iter().find(|case| !case.spec.hidden.is_empty());
+    let case = case.unwrap();
+    let body = Bytes::from_static(
+        br#"{"id":"r1","status":"completed","output":[{"type":"reasoning","id":"rs_1","summary":[]}, {"type":"message","id":"m1","role":"assistant","content":[{"type":"output_text","text":"long","annotations":[]}]}]}"#,
+    );
+    let unread = Answer {
+        forgotten: true,
+        complete: true,
+        ..Answer::default()
+    };
+    let turn = Unstreamed {
+        skipped: &[],
+        usage: case.config.usage,
+        hidden: &case.spec.hidden,
+        first: &body,
+        last: &body,
+        hops: &[unread],
+        end: TurnEnd::Upstream,
+    };
+    assert_eq!(unary::compose(&turn, &case.spec), body);
+}
+
 #[test]
 fn what_is_no_response_is_passed_on() {
     let case = &corpus::cases()[0];

@@ -4,10 +4,11 @@
 
 use bytes::Bytes;
 
-use super::output_item::{self, OutputItem, OutputKind};
+use super::output_item::{self, OutputItem};
 use super::proxy_events::ProxyMessage;
 use super::response::{Echo, Response};
 use crate::dialect::answer::{Answer, Verdict, is_cut};
+use crate::dialect::blocks::Piece;
 use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::unary::Unstreamed;
@@ -38,28 +39,20 @@ pub fn compose(turn: &Unstreamed<'_>, echo: &Echo) -> Bytes {
     let Some(response) = Response::of_body(last) else {
         return last.clone();
     };
-    let mut edits = response.echo_edits(turn.hidden, echo);
     let origin = Response::of_body(turn.first).map(|first| first.origin());
     let origin = origin.unwrap_or_default();
-    if hops.len() > 1 {
-        edits.extend(response.origin_edits(&origin));
-    }
-    let usage = turn.usage();
-    edits.extend(usage.iter().flat_map(|usage| response.usage_edits(usage)));
     let own = items(&response, last);
-    let mut output: Vec<Bytes> = Vec::new();
-    for earlier in turn.earlier() {
-        let blocks = earlier.blocks.iter().map(|block| block.raw.clone());
-        let blocks: Vec<Bytes> = blocks.collect();
-        output.extend(shown(&blocks, turn.hidden, earlier.verdict()));
-    }
+    let earlier = turn.earlier().iter();
+    let mut output: Vec<Bytes> = earlier.flat_map(|hop| hop.shown_blocks(true)).collect();
+    // The answer of a long body was not taken apart, so what is shown of the last hop is read from its body.
     let verdict = hops.last().map_or(Verdict::Done, Answer::verdict);
     output.extend(shown(&own, turn.hidden, verdict));
     let line = turn.end.line();
     output.extend(line.map(|text| ProxyMessage::new(&origin.id(), text).item()));
-    if output != own {
-        edits.push(response.output_edit(&output));
-    }
+    let differs = output != own;
+    let origin = Some(&origin).filter(|_| hops.len() > 1);
+    let output = differs.then_some(output.as_slice());
+    let edits = response.own_edits((turn.hidden, echo), turn.usage().as_ref(), origin, output);
     if edits.is_empty() {
         return last.clone();
     }
@@ -78,7 +71,7 @@ fn items(response: &Response<'_>, body: &Bytes) -> Vec<Bytes> {
 fn shown(items: &[Bytes], names: &Names, verdict: Verdict) -> Vec<Bytes> {
     let read: Vec<Option<OutputItem<'_>>> = items.iter().map(|raw| OutputItem::read(raw)).collect();
     let hidden = |item: &OutputItem<'_>| item.names(names);
-    let plain = |item: &OutputItem<'_>| item.kind() != OutputKind::Reasoning && !hidden(item);
+    let plain = |item: &OutputItem<'_>| item.kind() != Piece::Reasoning && !hidden(item);
     let end = match verdict {
         Verdict::HiddenOnly | Verdict::Broken => read
             .iter()

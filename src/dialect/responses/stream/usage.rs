@@ -1,59 +1,22 @@
-//! The counts in a Responses usage object. It reads and replaces numbers; fields that it does
-//! not know, and those that are absent, stay as they are.
+//! The counts in a Responses usage object. A table and nothing else.
 
-use crate::dialect::json::Node;
-use crate::model::Usage;
-use crate::model::raw::Edit;
+use crate::dialect::usage::CountNames;
 
-/// The names of the tokens that were written to the cache, in the order in which they are believed.
-const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
-
-/// The counts that a usage object reports; a count that it leaves out is zero.
-pub fn read(usage: &Node<'_>) -> Usage {
-    let detail = |of: &str, keys: &[&str]| {
-        let of = usage.child(of)?;
-        keys.iter().find_map(|key| of.object.number(key))
-    };
-    let own = |key: &str| usage.object.number(key).unwrap_or(0);
-    Usage {
-        prompt: own("input_tokens"),
-        cached: detail("input_tokens_details", &["cached_tokens"]).unwrap_or(0),
-        cache_write: detail("input_tokens_details", &WRITTEN).unwrap_or(0),
-        hour_write: None,
-        completion: own("output_tokens"),
-        reasoning: detail("output_tokens_details", &["reasoning_tokens"]).unwrap_or(0),
-    }
-}
-
-/// The edits that replace the counts of a usage object.
-pub fn write(usage: &Node<'_>, counts: &Usage) -> Vec<Edit> {
-    let total = counts.prompt.saturating_add(counts.completion);
-    let mut edits: Vec<Edit> = [
-        usage.replace_number("input_tokens", counts.prompt),
-        usage.replace_number("output_tokens", counts.completion),
-        usage.replace_number("total_tokens", total),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if let Some(input) = usage.child("input_tokens_details") {
-        edits.extend(input.replace_number("cached_tokens", counts.cached));
-        edits.extend(
-            WRITTEN
-                .iter()
-                .filter_map(|key| input.replace_number(key, counts.cache_write)),
-        );
-    }
-    if let Some(output) = usage.child("output_tokens_details") {
-        edits.extend(output.replace_number("reasoning_tokens", counts.reasoning));
-    }
-    edits
-}
+pub const COUNTS: CountNames = CountNames {
+    prompt: "input_tokens",
+    missed: None,
+    cached: &[],
+    written: [&[], &["cache_write_tokens", "cache_creation_tokens"]],
+    hour: None,
+    completion: "output_tokens",
+    details: ["input_tokens_details", "output_tokens_details"],
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::json::splice;
+    use crate::dialect::json::{Node, splice};
+    use crate::model::Usage;
 
     #[test]
     fn counts_are_read_and_replaced_where_they_stand() {
@@ -88,8 +51,8 @@ mod tests {
                 completion,
                 reasoning,
             };
-            assert_eq!(read(&node), want, "{raw}");
-            let edits = write(&node, &told);
+            assert_eq!(COUNTS.read(&node), want, "{raw}");
+            let edits = COUNTS.write(&node, &told);
             assert_eq!(splice(raw.as_bytes(), edits), written, "{raw}");
         }
     }

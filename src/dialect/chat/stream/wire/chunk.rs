@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::call_part::{Arguments, Body, CallPart, choice_of, delta_of, index_of, is_cased};
-use super::usage;
+use super::usage::COUNTS;
 use crate::dialect::json::Node;
 use crate::model::Usage;
 use crate::model::raw::{self, Span};
@@ -246,7 +246,7 @@ impl<'a> Chunk<'a> {
 
     /// The usage that it reports first.
     pub fn usage(&self) -> Option<Usage> {
-        self.usages().next().map(|node| usage::read(&node))
+        self.usages().next().map(|node| COUNTS.read(&node))
     }
 
     /// Whether it is the extra chunk that only reports usage.

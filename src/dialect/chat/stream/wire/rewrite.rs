@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::call_part::CallPart;
 use super::chunk::{Chunk, is_nothing};
 use super::proxy_events::Origin;
-use super::usage;
-use crate::dialect::chat::signature::{DETAILS, DetailsEdit, Signature};
+use super::usage::COUNTS;
+use crate::dialect::chat::signature::{DETAILS, Signature};
 use crate::dialect::chat::stream::beside_text;
-use crate::dialect::json::{self, Node, splice};
+use crate::dialect::json::{self, ListEdit, Node, splice};
 use crate::model::Usage;
 use crate::model::raw::{self, Edit};
 
@@ -75,7 +75,7 @@ pub struct ChunkSigns {
     /// Signatures for calls, by their places in the chunk's array.
     pub calls: Vec<(usize, Signature)>,
     /// The chunk's `reasoning_details`, if they change.
-    pub details: Option<DetailsEdit>,
+    pub details: Option<ListEdit>,
 }
 
 impl ChunkSigns {
@@ -86,8 +86,8 @@ impl ChunkSigns {
     /// The new `reasoning_details`, if there are any.
     fn new_details(&self) -> Option<&Bytes> {
         match &self.details {
-            Some(DetailsEdit::Replace(array)) => Some(array),
-            Some(DetailsEdit::Remove) | None => None,
+            Some(ListEdit::Replace(array)) => Some(array),
+            Some(ListEdit::Remove) | None => None,
         }
     }
 }
@@ -99,7 +99,7 @@ impl RewritePlan<'_> {
 
     fn removes_details(&self) -> bool {
         let details = self.signs.and_then(|signs| signs.details.as_ref());
-        details == Some(&DetailsEdit::Remove)
+        details == Some(&ListEdit::Remove)
     }
 
     /// Whether the call at this place of the array is left out.
@@ -204,7 +204,7 @@ impl Chunk<'_> {
                 .map(|usage| (usage.whole(), Bytes::from_static(b"null")))
                 .collect(),
             UsagePlan::Replace(counts) => usages
-                .flat_map(|usage| usage::write(&usage, counts))
+                .flat_map(|usage| COUNTS.write(&usage, counts))
                 .collect(),
         }
     }

@@ -315,6 +315,22 @@ fn an_unstreamed_message_keeps_its_bytes() {
         r#""cache_creation_input_tokens":0,"cache_read_input_tokens":0}}"#
     );
     assert_eq!(unary::compose(&turn, &spec()), want);
+    // A body that is too long for the memory that is left is not taken apart.
+    let plain = Bytes::from_static(
+        br#"{"id":"m3","content":[{"type":"thinking","thinking":"t","signature":"s"}, {"type":"text","text":"long"}],"stop_reason":"end_turn"}"#,
+    );
+    let unread = Answer {
+        forgotten: true,
+        complete: true,
+        ..Answer::default()
+    };
+    let unread = Unstreamed {
+        first: &plain,
+        last: &plain,
+        hops: &[unread],
+        ..turn
+    };
+    assert_eq!(unary::compose(&unread, &spec()), plain);
     let capped = Unstreamed {
         skipped: &[],
         last: &first,
