@@ -230,6 +230,10 @@ impl Section<'_> {
         if let Some(given) = self.given.take(other) {
             let there = self.given.below.entry(key.to_owned()).or_default();
             there.here.extend(given.values());
+            // The one that counts is of the last source, whichever name it gave.
+            there
+                .here
+                .sort_by(|one, other| one.origin.cmp(&other.origin));
         }
     }
 

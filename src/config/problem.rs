@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a setting was given. Problems are listed in this order.
+/// Where a setting was given. A later source wins, and problems are listed in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingSource {
     /// A line of a file, counted from 1.
