@@ -27,9 +27,9 @@ fn shipped() -> Given {
 
 /// Lays every profile over the base: the shipped ones, and the operator's, which start from the shipped one of their
 /// name if there is one.
-pub(super) fn read(mut section: Section<'_>, mut given: Given, config: &mut Config) {
-    let mut shipped = shipped();
-    let names = shipped.keys().into_iter().chain(given.keys());
+pub(super) fn read(mut section: Section<'_>, config: &mut Config) {
+    let (mut shipped, mut given) = (shipped(), section.take_all());
+    let names = shipped.keys().into_iter().chain(given.keys().cloned());
     let paper = std::iter::once(PAPER_PROFILE.to_owned());
     let names: BTreeSet<String> = names.chain(paper).collect();
     for name in names {
@@ -43,7 +43,7 @@ pub(super) fn read(mut section: Section<'_>, mut given: Given, config: &mut Conf
         if let Some(given) = shipped.take(&name) {
             profile(&mut section.named(&name, given), &mut laid);
         }
-        if let Some(given) = given.take(&name) {
+        if let Some(given) = given.remove(&name) {
             let mut section = section.named(&name, given);
             profile(&mut section, &mut laid);
             fits(&mut section, &laid.turns.budget);

@@ -32,10 +32,9 @@ pub(super) const OF_THE_PROCESS: [&str; 3] = ["heartbeat", "usage", "finish_canc
 
 /// Reads a configuration. Returns it with all problems, those of its sources among them; if there are any, it is not
 /// valid.
-pub(super) fn read(mut given: Given, problems: Vec<Problem>) -> (Config, Check) {
+pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     let mut check = Check::of(&given, problems);
     let mut config = Config::default();
-    let in_profiles = given.take("profiles").unwrap_or_default();
     let mut root = check.root(given);
     server(root.section("server"), &mut config.server);
     admin(root.section("admin"), &mut config.server.admin_token);
@@ -88,7 +87,7 @@ pub(super) fn read(mut given: Given, problems: Vec<Problem>) -> (Config, Check) 
     loops(root.check, &config);
     shared_store(root.check, &config);
     // Profiles are laid over the other sections, so these come first.
-    profiles::read(root.section("profiles"), in_profiles, &mut config);
+    profiles::read(root.section("profiles"), &mut config);
     drop(root);
     (config, check)
 }
