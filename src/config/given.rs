@@ -18,7 +18,7 @@ pub(super) struct Given {
 }
 
 /// What one source gave.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct GivenValue {
     origin: SettingSource,
     /// The ways to read it. The first one that the setting takes counts.
@@ -54,9 +54,9 @@ impl Given {
         self.below.remove(key)
     }
 
-    /// The keys under which anything was given.
-    pub(super) fn keys(&self) -> Vec<String> {
-        self.below.keys().cloned().collect()
+    /// Takes all that was given below, by key.
+    pub(super) fn take_all(&mut self) -> BTreeMap<String, Self> {
+        std::mem::take(&mut self.below)
     }
 
     /// Whether anything was given under these keys.
@@ -143,7 +143,7 @@ impl Check {
     }
 
     /// Notes what is wrong with a setting, or with a section, which is found by what is set in it.
-    pub(super) fn problem(&mut self, name: &str, message: &str) {
+    fn problem(&mut self, name: &str, message: &str) {
         let below = format!("{name}.");
         let mut all = self.origins.iter();
         let section = all.find(|(set, _)| set.starts_with(&below));
@@ -190,7 +190,7 @@ pub(super) struct Section<'a> {
     /// Its name, behind those of the sections around it.
     name: String,
     given: Given,
-    pub(super) check: &'a mut Check,
+    check: &'a mut Check,
 }
 
 impl Section<'_> {
@@ -262,7 +262,7 @@ impl Section<'_> {
 
     /// Takes all that was given, by key.
     pub(super) fn take_all(&mut self) -> BTreeMap<String, Given> {
-        std::mem::take(&mut self.given.below)
+        self.given.take_all()
     }
 
     /// Whether anything was given under these keys.
@@ -287,12 +287,12 @@ impl Section<'_> {
 
     /// Notes what is wrong with a setting of this section.
     pub(super) fn problem(&mut self, key: &str, message: &str) {
-        let name = if key.is_empty() {
-            self.name.clone()
-        } else {
-            join(&self.name, key)
-        };
-        self.check.problem(&name, message);
+        self.check.problem(&join(&self.name, key), message);
+    }
+
+    /// Notes what is wrong with this section.
+    pub(super) fn wrong(&mut self, message: &str) {
+        self.check.problem(&self.name, message);
     }
 
     fn knows(&mut self, key: &str) {

@@ -2,7 +2,7 @@
 //! profile may set, the profiles that are shipped, and how one is laid over the base. Never decides
 //! what a single setting means.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::given::{Given, Section};
 use super::layers::Layers;
@@ -19,17 +19,18 @@ use crate::turn::{Occasion, PAPER_PROFILE};
 const SHIPPED: &str = include_str!("../../config/profiles.toml");
 
 /// The profiles of the shipped file.
-fn shipped() -> Given {
+fn shipped() -> BTreeMap<String, Given> {
     let mut layers = Layers::default();
     layers.file("config/profiles.toml".as_ref(), SHIPPED);
-    layers.finish().0.take("profiles").unwrap_or_default()
+    let profiles = layers.finish().0.take("profiles");
+    profiles.unwrap_or_default().take_all()
 }
 
 /// Lays every profile over the base: the shipped ones, and the operator's, which start from the shipped one of their
 /// name if there is one.
 pub(super) fn read(mut section: Section<'_>, config: &mut Config) {
     let (mut shipped, mut given) = (shipped(), section.take_all());
-    let names = shipped.keys().into_iter().chain(given.keys().cloned());
+    let names = shipped.keys().chain(given.keys()).cloned();
     let paper = std::iter::once(PAPER_PROFILE.to_owned());
     let names: BTreeSet<String> = names.chain(paper).collect();
     for name in names {
@@ -40,7 +41,7 @@ pub(super) fn read(mut section: Section<'_>, config: &mut Config) {
         if name == PAPER_PROFILE {
             laid.turns.budget = laid.turns.budget.as_published();
         }
-        if let Some(given) = shipped.take(&name) {
+        if let Some(given) = shipped.remove(&name) {
             profile(&mut section.named(&name, given), &mut laid);
         }
         if let Some(given) = given.remove(&name) {
@@ -97,7 +98,7 @@ fn profile(section: &mut Section<'_>, profile: &mut ProfileSection) {
 
 fn when(mut section: Section<'_>, when: &mut Occasion) {
     if section.is_empty() {
-        section.problem("", "must have `models`, `paths`, `agents` or `child`");
+        section.wrong("must have `models`, `paths`, `agents` or `child`");
     }
     section.read("models", &mut when.models, some_globs);
     section.read("paths", &mut when.paths, some_globs);

@@ -102,9 +102,18 @@ fn meant(text: &str) -> Option<String> {
     Some(format!("{}:{port}", own(host)?))
 }
 
+/// Reads a duration.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the readers share one signature"
+)]
+pub(super) fn duration(text: String) -> Result<Duration, String> {
+    units::duration(&text)
+}
+
 /// Reads a duration greater than zero.
 pub(super) fn timeout(text: String) -> Result<Duration, String> {
-    let time = units::duration(&text)?;
+    let time = duration(text)?;
     if time.is_zero() {
         Err("must be greater than zero".to_owned())
     } else {

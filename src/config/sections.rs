@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use super::given::{Check, Given, Section};
 use super::level::log_level;
 use super::problem::Problem;
+use super::profiles;
 use super::readers::{
     address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
-    ceiling, families, file_names, floor, fraction, globs, guidance, guide_at, key_prefix, ladder,
-    name_globs, none_or, one_of, protect_recent, retry_for, retry_statuses, rung_policy, seal_key,
-    seal_keys, server_urls, share, size, store_bytes, store_cache, tenant_key, timeout, word,
+    ceiling, duration, families, file_names, floor, fraction, globs, guidance, guide_at,
+    key_prefix, ladder, name_globs, none_or, one_of, protect_recent, retry_for, retry_statuses,
+    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
+    tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
-use super::{profiles, units};
 use crate::dialect::stream::UsageMode;
 use crate::ingress::{AdminToken, Hosts, Origins, ServerSettings, Sources};
 use crate::pipeline::{ShownContent, StreamSettings};
@@ -84,8 +85,8 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     ];
     console.read("content", &mut config.console.content, one_of(shown));
     drop(console);
-    loops(root.check, &config);
-    shared_store(root.check, &config);
+    loops(&mut root, &config);
+    shared_store(&mut root, &config);
     // Profiles are laid over the other sections, so these come first.
     profiles::read(root.section("profiles"), &mut config);
     drop(root);
@@ -102,9 +103,7 @@ fn server(mut section: Section<'_>, server: &mut ServerSettings) {
     section.read("body_timeout", &mut server.pace.most, timeout);
     section.read("write_timeout", &mut server.write_timeout, timeout);
     section.read("cache_memory", &mut server.cache_memory, cache_memory);
-    section.read("drain", &mut server.drain, |text: String| {
-        units::duration(&text)
-    });
+    section.read("drain", &mut server.drain, duration);
     section.read("max_in_flight", &mut server.max_in_flight, at_least_one);
     section.read("hosts", &mut server.hosts, |list: Vec<_>| {
         Hosts::read(&list)
@@ -147,7 +146,7 @@ fn tenant(mut section: Section<'_>, config: &mut Config) {
 }
 
 /// Refuses a proxy that would send requests to itself without end.
-fn loops(check: &mut Check, config: &Config) {
+fn loops(root: &mut Section<'_>, config: &Config) {
     // Both listeners count, because the admin port would answer as well.
     let own = [
         ("server.listen", config.server.listen),
@@ -158,7 +157,7 @@ fn loops(check: &mut Check, config: &Config) {
             let message = format!(
                 "is the proxy's own address (`{key}`); give the provider's, like \"https://api.openai.com/v1\""
             );
-            check.problem("upstream.base_url", &message);
+            root.problem("upstream.base_url", &message);
         }
     }
 }
@@ -266,7 +265,7 @@ pub(super) fn shares(section: &mut Section<'_>, mut parted: Partitions) {
     let messages = *parted.share(Partition::Messages);
     let kept = parted.reserve + parted.margin > 0.0;
     if parted.sum() > 1.0 + 1e-9 {
-        section.problem("", "the shares must come to at most 1");
+        section.wrong("the shares must come to at most 1");
     } else if messages <= 0.0 && (parted.is_on() || kept) {
         let message = "must be above 0 where another share is; without partitions all are 0";
         section.problem("messages", message);
@@ -358,18 +357,18 @@ pub(super) fn tools(mut section: Section<'_>, tools: &mut ToolClasses, texts: &m
 }
 
 /// A store that several proxies share needs a server, and a tenant key that they share too.
-fn shared_store(check: &mut Check, config: &Config) {
+fn shared_store(root: &mut Section<'_>, config: &Config) {
     if config.store.backend != Backend::Redis {
         return;
     }
     if config.store.urls.is_empty() {
         let example =
             "must name the server, like redis://127.0.0.1:6379, where store.backend is \"redis\"";
-        check.problem("store.url", example);
+        root.problem("store.url", example);
     } else if config.tenant == TenantKey::DataDirectory {
         let message = "must be given where store.backend is \"redis\", the same for all proxies that \
                        share the store: set PLIMSOLL__TENANT__KEY";
-        check.problem("tenant.key", message);
+        root.problem("tenant.key", message);
     }
 }
 
@@ -389,9 +388,7 @@ fn store(mut section: Section<'_>, store: &mut StoreSection) {
     section.read("url", &mut store.urls, server_urls);
     section.read("prefix", &mut store.prefix, key_prefix);
     section.read("replicas", &mut store.replicas, Ok);
-    section.read("wait", &mut store.wait, |text: String| {
-        units::duration(&text)
-    });
+    section.read("wait", &mut store.wait, duration);
     section.read("read_wait", &mut store.read_wait, timeout);
     section.read("cache_mb", &mut store.cache_mb, store_cache);
     section.read("answer_cap", &mut store.answer_cap, answer_cap);

@@ -210,7 +210,7 @@ fn a_problem_of_the_base_is_told_once() {
 
 #[test]
 fn the_shipped_profiles_are_read_and_differ_from_the_base_as_they_say() {
-    assert_eq!(shipped().keys().len(), 4);
+    assert_eq!(shipped().len(), 4);
     let config = good("");
     let names: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
     assert_eq!(
