@@ -162,28 +162,6 @@ impl Answer {
         ))
     }
 
-    /// The blocks that the client is shown: all but hidden calls. Where a format refuses reasoning alone, `follows`
-    /// leaves out what nothing visible follows, if the hop ends with hidden calls alone or has failed.
-    pub(super) fn shown_blocks(&self, follows: bool) -> Vec<Bytes> {
-        let waits = match self.verdict() {
-            Verdict::Done | Verdict::Mixed | Verdict::Cut => false,
-            Verdict::HiddenOnly | Verdict::Broken => follows,
-        };
-        let hidden = |call: usize| self.calls.get(call).is_some_and(|call| call.hidden);
-        let (mut shown, mut thoughts) = (Vec::new(), Vec::new());
-        for block in &self.blocks {
-            match block.kind {
-                BlockKind::Reasoning if waits => thoughts.push(block.raw.clone()),
-                BlockKind::Call(call) if hidden(call) => {}
-                BlockKind::Call(_) | BlockKind::Reasoning | BlockKind::Text | BlockKind::Other => {
-                    shown.append(&mut thoughts);
-                    shown.push(block.raw.clone());
-                }
-            }
-        }
-        shown
-    }
-
     /// The hidden calls, each with its place among the message's calls.
     pub fn hidden_calls(&self) -> impl Iterator<Item = (usize, &Call)> {
         self.calls

@@ -48,14 +48,13 @@ pub fn marked(dialect: Dialect, message: &[u8]) -> Option<Bytes> {
     let marker = (MARKER, EXPLICIT);
     if content.starts_with(b"\"") {
         let said = raw::string(content)?;
-        let says = !said.trim().is_empty();
-        return says
-            .then(|| json::marked(message, span, 0, text, marker))
-            .flatten();
+        if said.trim().is_empty() {
+            return None;
+        }
+        return json::marked_text(message, span, text, marker);
     }
-    let blocks = raw::array(content).ok()?;
-    let last = blocks.len().checked_sub(1)?;
-    let block = Object::parse(content.get(blocks.get(last)?.clone())?).ok()?;
+    let last = raw::array(content).ok()?.pop()?;
+    let block = Object::parse(content.get(last.clone())?).ok()?;
     let fits = block
         .text("type")
         .is_some_and(|kind| kinds.contains(&kind.as_ref()));
@@ -65,7 +64,7 @@ pub fn marked(dialect: Dialect, message: &[u8]) -> Option<Bytes> {
     if !fits || !says || block.get(MARKER).is_some() {
         return None;
     }
-    json::marked(message, span, last, text, marker)
+    json::marked(message, &raw::shift(&last, span.start), marker)
 }
 
 #[cfg(test)]

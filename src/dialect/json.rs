@@ -303,26 +303,24 @@ pub fn append_text(bytes: &[u8], content: Span, part_type: &str, block: &str) ->
     Some(raw::splice(bytes, &[(at..at, Bytes::from(new))]))
 }
 
-/// A message with a marker on one block of the content at a span, which has an array's block at this place. Content
-/// that is a string becomes a block of this type, which is the same to the provider.
-pub fn marked(
+/// A message with a marker on the block at a span.
+pub fn marked(message: &[u8], block: &Span, (key, marker): (&str, &[u8])) -> Option<Bytes> {
+    let block = Node::at(message, block)?;
+    Some(raw::splice(message, &[block.set(key, marker)]))
+}
+
+/// A message whose content at a span, a string, is a block of this type with a marker, which is the same to the provider.
+pub fn marked_text(
     message: &[u8],
     content: Span,
-    place: usize,
     text_type: &str,
     (key, marker): (&str, &[u8]),
 ) -> Option<Bytes> {
-    let raw = message.get(content.clone())?;
-    if raw.first() == Some(&b'"') {
-        let begin = format!(r#"[{{"type":"{text_type}","text":"#);
-        let key = format!(r#","{key}":"#);
-        let block = [begin.as_bytes(), raw, key.as_bytes(), marker, b"}]"].concat();
-        return Some(raw::splice(message, &[(content, block.into())]));
-    }
-    let spans = raw::array(raw).ok()?;
-    let span = raw::shift(spans.get(place)?, content.start);
-    let block = Node::at(message, &span)?;
-    Some(raw::splice(message, &[block.set(key, marker)]))
+    let begin = format!(r#"[{{"type":"{text_type}","text":"#);
+    let key = format!(r#","{key}":"#);
+    let text = message.get(content.clone())?;
+    let block = [begin.as_bytes(), text, key.as_bytes(), marker, b"}]"].concat();
+    Some(raw::splice(message, &[(content, block.into())]))
 }
 
 /// The end of the string that begins at `at`: its closing quote.

@@ -3,6 +3,7 @@
 pub mod edit;
 pub mod events;
 mod machine;
+pub mod shown;
 
 pub use machine::BlockMachine;
 

@@ -14,7 +14,7 @@ use crate::dialect::cached_for::{MARKER, may_hold};
 use crate::dialect::json;
 use crate::dialect::list::Breakpoint;
 use crate::model::Role;
-use crate::model::raw::Object;
+use crate::model::raw::{self, Object};
 
 /// How long the provider keeps what ends at a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,6 +214,16 @@ fn is_markable(block: &Block<'_>) -> bool {
 
 /// A message with one of its blocks marked.
 fn with(message: &[u8], block: usize, lifetime: Lifetime) -> Option<Bytes> {
+    let marker = (MARKER, lifetime.marker());
     let content = Object::parse(message).ok()?.get("content")?;
-    json::marked(message, content, block, "text", (MARKER, lifetime.marker()))
+    let raw = message.get(content.clone())?;
+    if raw.first() == Some(&b'"') {
+        return json::marked_text(message, content, "text", marker);
+    }
+    let blocks = raw::array(raw).ok()?;
+    json::marked(
+        message,
+        &raw::shift(blocks.get(block)?, content.start),
+        marker,
+    )
 }

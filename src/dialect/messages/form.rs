@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::block;
 use crate::dialect::answer::{Answer, Call};
+use crate::dialect::blocks::shown;
 use crate::dialect::errors::{ErrorSide, ErrorText};
 use crate::dialect::json;
 use crate::model::raw::{self, Object};
@@ -45,7 +46,9 @@ pub fn call(call: &Call) -> String {
 /// and the proxy's own line.
 pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
     let line = line.map(|line| Bytes::from(json::text_part("text", line)));
-    let blocks = answers.iter().flat_map(|answer| answer.shown_blocks(false));
+    let blocks = answers
+        .iter()
+        .flat_map(|answer| shown::of_answer(answer, false));
     assistant(blocks.chain(line))
 }
 

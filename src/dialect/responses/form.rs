@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::stream::ProxyMessage;
 use crate::dialect::answer::{Answer, Call};
+use crate::dialect::blocks::shown;
 use crate::dialect::json;
 use crate::model::raw;
 
@@ -39,7 +40,9 @@ pub fn call(call: &Call) -> String {
 /// The visible response of a turn as one unit, item by item as the client was shown it: without
 /// hidden calls, and without reasoning that nothing visible of its hop follows.
 pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
-    let shown = answers.iter().flat_map(|answer| answer.shown_blocks(true));
+    let shown = answers
+        .iter()
+        .flat_map(|answer| shown::of_answer(answer, true));
     let mut shown: Vec<Bytes> = shown.collect();
     let response = answers.first().and_then(|first| first.id.as_deref());
     let line = line.map(|text| ProxyMessage::new(response.unwrap_or_default(), text).item());

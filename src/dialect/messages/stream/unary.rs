@@ -8,6 +8,7 @@ use super::answer_builder::{self, AnswerBuilder};
 use super::events::ended;
 use super::usage;
 use crate::dialect::answer::Answer;
+use crate::dialect::blocks::shown;
 use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::unary::{TurnEnd, Unstreamed};
@@ -49,7 +50,7 @@ pub fn compose(turn: &Unstreamed<'_>) -> Bytes {
         return last.clone();
     }
     let earlier = turn.earlier();
-    let before = earlier.iter().flat_map(|hop| hop.shown_blocks(false));
+    let before = earlier.iter().flat_map(|hop| shown::of_answer(hop, false));
     let before: Vec<Bytes> = before.collect();
     let line = turn.end.line().map(|line| json::text_part("text", line));
     let line = line.as_ref().map(String::as_bytes);

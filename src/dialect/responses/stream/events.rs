@@ -10,7 +10,6 @@ use super::output_item::{self, OutputItem};
 use super::proxy_events::{self, ProxyMessage};
 use super::response::{Echo, Origin, Response};
 use crate::dialect::answer::{Answer, is_cut};
-use crate::dialect::blocks::Piece;
 use crate::dialect::blocks::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::dialect::json::{self, Node, splice};
 use crate::dialect::machine::KeptBytes;
@@ -302,12 +301,9 @@ impl ResponsesEvents {
 
     /// Whether the client sees an item. Reasoning waits only if something behind it may be hidden.
     fn visibility(&self, item: &OutputItem<'_>) -> Visibility {
-        if item.names(&self.hidden) {
-            return Visibility::Hidden;
-        }
-        match item.kind() {
-            Piece::Reasoning if !self.hidden.is_empty() => Visibility::Follows,
-            Piece::Reasoning | Piece::Text | Piece::Call | Piece::Other => Visibility::Shown,
+        match item.visibility(&self.hidden) {
+            Visibility::Follows if self.hidden.is_empty() => Visibility::Shown,
+            visibility => visibility,
         }
     }
 

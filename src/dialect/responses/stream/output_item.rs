@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::dialect::answer::{Answer, Block, BlockKind, Call, Reasoning};
 use crate::dialect::blocks::Piece;
+use crate::dialect::blocks::events::Visibility;
 use crate::dialect::json::{self, lossy};
 use crate::dialect::names::Names;
 use crate::model::raw::{self, Object};
@@ -32,6 +33,17 @@ impl<'a> OutputItem<'a> {
         let object = Object::parse(raw).ok()?;
         let kind = object.text("type").unwrap_or_default();
         Some(Self { object, kind })
+    }
+
+    /// Whether the client sees it. Reasoning must never stand without what it led to.
+    pub fn visibility(&self, hidden: &Names) -> Visibility {
+        if self.names(hidden) {
+            return Visibility::Hidden;
+        }
+        match self.kind() {
+            Piece::Reasoning => Visibility::Follows,
+            Piece::Text | Piece::Call | Piece::Other => Visibility::Shown,
+        }
     }
 
     /// What it is. Only calls that the server leaves to others have a `call_id`.

@@ -146,6 +146,20 @@ fn unstreamed(case: &Case, seen: &Seen) -> bool {
     true
 }
 
+/// Holds that the client gets the body of a turn's only hop as it came.
+fn stays(case: &Case, body: &Bytes, hops: &[Answer]) {
+    let turn = Unstreamed {
+        skipped: &[],
+        usage: case.config.usage,
+        hidden: &case.spec.hidden,
+        first: body,
+        last: body,
+        hops,
+        end: TurnEnd::Upstream,
+    };
+    assert_eq!(unary::compose(&turn, &case.spec), body);
+}
+
 /// An answer that is too long for the memory that is left is passed on without being taken apart.
 #[test]
 fn a_body_that_was_not_taken_apart_stays_as_it_is() {
@@ -160,16 +174,7 @@ fn a_body_that_was_not_taken_apart_stays_as_it_is() {
         complete: true,
         ..Answer::default()
     };
-    let turn = Unstreamed {
-        skipped: &[],
-        usage: case.config.usage,
-        hidden: &case.spec.hidden,
-        first: &body,
-        last: &body,
-        hops: &[unread],
-        end: TurnEnd::Upstream,
-    };
-    assert_eq!(unary::compose(&turn, &case.spec), body);
+    stays(case, &body, &[unread]);
 }
 
 #[test]
@@ -178,16 +183,7 @@ fn what_is_no_response_is_passed_on() {
     for body in [r#"{"error":{"message":"no"}}"#, "[]", "", r#"{"output":3}"#] {
         let body = Bytes::copy_from_slice(body.as_bytes());
         assert_eq!(unary::read(&body, &case.spec), None);
-        let turn = Unstreamed {
-            skipped: &[],
-            usage: case.config.usage,
-            hidden: &case.spec.hidden,
-            first: &body,
-            last: &body,
-            hops: &[],
-            end: TurnEnd::Upstream,
-        };
-        assert_eq!(unary::compose(&turn, &case.spec), body);
+        stays(case, &body, &[]);
     }
 }
 

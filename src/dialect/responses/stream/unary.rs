@@ -8,7 +8,8 @@ use super::output_item::{self, OutputItem};
 use super::proxy_events::ProxyMessage;
 use super::response::{Echo, Response};
 use crate::dialect::answer::{Answer, Verdict, is_cut};
-use crate::dialect::blocks::Piece;
+use crate::dialect::blocks::events::Visibility;
+use crate::dialect::blocks::shown;
 use crate::dialect::json;
 use crate::dialect::names::Names;
 use crate::dialect::unary::Unstreamed;
@@ -43,10 +44,16 @@ pub fn compose(turn: &Unstreamed<'_>, echo: &Echo) -> Bytes {
     let origin = origin.unwrap_or_default();
     let own = items(&response, last);
     let earlier = turn.earlier().iter();
-    let mut output: Vec<Bytes> = earlier.flat_map(|hop| hop.shown_blocks(true)).collect();
+    let earlier = earlier.flat_map(|hop| shown::of_answer(hop, true));
+    let mut output: Vec<Bytes> = earlier.collect();
     // The answer of a long body was not taken apart, so what is shown of the last hop is read from its body.
     let verdict = hops.last().map_or(Verdict::Done, Answer::verdict);
-    output.extend(shown(&own, turn.hidden, verdict));
+    let visible = own.iter().map(|item| {
+        let read = OutputItem::read(item);
+        let visibility = read.map_or(Visibility::Shown, |read| read.visibility(turn.hidden));
+        (visibility, item)
+    });
+    output.extend(shown::of_blocks(visible, verdict));
     let line = turn.end.line();
     output.extend(line.map(|text| ProxyMessage::new(&origin.id(), text).item()));
     let differs = output != own;
@@ -63,25 +70,4 @@ pub fn compose(turn: &Unstreamed<'_>, echo: &Echo) -> Bytes {
 fn items(response: &Response<'_>, body: &Bytes) -> Vec<Bytes> {
     let items = response.items().into_iter();
     items.map(|item| body.slice_ref(item)).collect()
-}
-
-/// The items of a hop that the client sees. Reasoning must never stand without what it led to. So a
-/// hop of hidden calls alone, or one that failed, shows only the reasoning that something visible
-/// follows.
-fn shown(items: &[Bytes], names: &Names, verdict: Verdict) -> Vec<Bytes> {
-    let read: Vec<Option<OutputItem<'_>>> = items.iter().map(|raw| OutputItem::read(raw)).collect();
-    let hidden = |item: &OutputItem<'_>| item.names(names);
-    let plain = |item: &OutputItem<'_>| item.kind() != Piece::Reasoning && !hidden(item);
-    let end = match verdict {
-        Verdict::HiddenOnly | Verdict::Broken => read
-            .iter()
-            .rposition(|item| item.as_ref().is_none_or(plain))
-            .map_or(0, |last| last + 1),
-        Verdict::Done | Verdict::Mixed | Verdict::Cut => items.len(),
-    };
-    let visible = read.iter().map(|item| !item.as_ref().is_some_and(hidden));
-    let both = items.iter().zip(visible).take(end);
-    both.filter(|(_, visible)| *visible)
-        .map(|(raw, _)| raw.clone())
-        .collect()
 }
