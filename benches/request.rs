@@ -11,16 +11,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::model::{
-    Dialect, Digest, RecordId, Role, Rope, Scope, StoredHop, TenantId, TurnRecord,
-};
-use plimsoll::pipeline::find::{self, Paths, remembered};
-use plimsoll::session::chain::{self, RecordKey};
-use plimsoll::session::path::Path;
-use plimsoll::tokens::{Counter, Family};
-use plimsoll::turn::memo::Memo;
-use plimsoll::turn::state::{HopContext, TurnState};
-use plimsoll::turn::{Classes, Overrides, Settings, Terms, ToolClasses};
+use plimsoll_core::session::chain::{self, RecordKey};
+use plimsoll_core::session::path::Path;
+use plimsoll_core::turn::memo::Memo;
+use plimsoll_core::turn::state::{HopContext, TurnState};
+use plimsoll_core::turn::{Classes, Overrides, Settings, Terms, ToolClasses};
+use plimsoll_model::{Digest, RecordId, Role, Rope, Scope, StoredHop, TenantId, TurnRecord};
+use plimsoll_proxy::pipeline::find::{self, Paths, remembered};
+use plimsoll_tokens::{Counter, Family};
+use plimsoll_wire::Dialect;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use twox_hash::XxHash3_128;

@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bytes::Bytes;
-use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::{Echo, Machine, MachineSettings, Spec, UsageWish, WhoAsked};
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::sse::{EVENT_CAP, Splitter};
+use plimsoll_wire::stream::{Echo, Machine, MachineSettings, Spec, UsageWish, WhoAsked};
 
 /// The proxy's own.
 #[global_allocator]

@@ -15,8 +15,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll::model::{Digest, blob_id};
-use plimsoll::store::{Backend, Batch, Link, Listed, Store, StoreSettings};
+use plimsoll_model::{Digest, blob_id};
+use plimsoll_store::{Backend, Batch, Link, Listed, Store, StoreSettings};
 
 #[path = "../tests/servers/redis.rs"]
 #[allow(dead_code, reason = "tests need more of it")]

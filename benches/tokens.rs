@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use plimsoll::tokens::{Counter, Encoding};
+use plimsoll_tokens::{Counter, Encoding};
 
 /// The proxy's own.
 #[global_allocator]

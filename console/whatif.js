@@ -71,8 +71,8 @@ function usePoints(d, taus, floor, beside, profile, off) {
 /** Cost in dollars, or in units where the price is not known. @param {Point} p */
 const costOf = (p) => p.usd ?? p.units;
 
-/** @param {{ d: Data, off: boolean, server: import("./shapes").Server | null }} props */
-export function WhatIf({ d, off, server }) {
+/** @param {{ d: Data, off: boolean }} props */
+export function WhatIf({ d, off }) {
   const own = d.session.row.tau ?? d.turns.tau.findLast(known) ?? 40_000;
   const taus = useMemo(() => around(own), [own]);
   const [tau, setTau] = useState(() => {
@@ -85,9 +85,7 @@ export function WhatIf({ d, off, server }) {
   const [typed, type] = useState("");
   const [ref, w] = useWidth();
   const narrow = useNarrow();
-  const lab = server === null || server.lab;
-  const { points, state, again } = usePoints(d, taus, floor, beside, profile, off || !lab);
-  if (!lab) return html`<section class="panel"><div class="empty"><h2>This build has no lab</h2>A build with the default features plays sessions again.</div></section>`;
+  const { points, state, again } = usePoints(d, taus, floor, beside, profile, off);
   const series = (/** @type {string} */ policy, /** @type {string} */ f) => taus.flatMap((t) => points.get(keyOf(t, f, policy)) ?? []);
   const base = series("none", "auto").at(-1);
   const now = points.get(keyOf(own, "auto", "cwl")) ?? points.get(keyOf(own, floor, "cwl"));

@@ -16,17 +16,20 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll::dialect::chat::original;
-use plimsoll::model::{Dialect, Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
-use plimsoll::policy::{self, EvictionSettings, Order, Policy, PolicyAsk, Proposal, Target, Text};
-use plimsoll::session::index::{ItemIndex, indices};
-use plimsoll::session::measure::Measure;
-use plimsoll::session::note::{Left, Note};
-use plimsoll::session::stub;
-use plimsoll::session::transcript::{Source, Transcript};
-use plimsoll::session::view::{Notes, View};
-use plimsoll::tokens::{Counter, Encoding};
-use plimsoll::turn::memo::{Decoded, Memo, Reader};
+use plimsoll_core::policy::{
+    self, EvictionSettings, Order, Policy, PolicyAsk, Proposal, Target, Text,
+};
+use plimsoll_core::session::index::{ItemIndex, indices};
+use plimsoll_core::session::measure::Measure;
+use plimsoll_core::session::note::{Left, Note};
+use plimsoll_core::session::stub;
+use plimsoll_core::session::transcript::{Source, Transcript};
+use plimsoll_core::session::view::{Notes, View};
+use plimsoll_core::turn::memo::{Decoded, Memo, Reader};
+use plimsoll_model::{Digest, ItemKind, Kept, Mark, Marks, Role, TenantId, Words};
+use plimsoll_tokens::{Counter, Encoding};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::chat::original;
 
 use session::{Annotated, ITEMS, Session};
 

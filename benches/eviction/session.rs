@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use plimsoll::model::{
+use plimsoll_core::session::path::Path;
+use plimsoll_core::session::transcript::{self, Transcript};
+use plimsoll_core::turn::memo::Reader;
+use plimsoll_model::{
     CallId, CallShape, Digest, Effect, ExplicitKind, Handed, HiddenCall, HiddenTool, RecordId,
     Role, Shape, StoredHop, ToolClass, TurnRecord,
 };
-use plimsoll::session::path::Path;
-use plimsoll::session::transcript::{self, Transcript};
-use plimsoll::turn::memo::Reader;
 use serde_json::json;
 
 /// Items of each session.

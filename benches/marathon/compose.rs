@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::Recording;
 use plimsoll_scripted::trace::{Message, Turn};
+use plimsoll_tokens::{Counter, Encoding};
 use serde_json::{Value, json};
 
 /// How many sessions make the conversation: as many as the tasks of the published run.

@@ -21,12 +21,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::{
     Auth, Client, ClientOptions, ClientRequest, Options, Player, Provider, Received, Reply, Script,
     Session, TURN_HEADER, Verdict, audit,
 };
+use plimsoll_tokens::{Counter, Encoding};
 
 use compose::Composed;
 use probe::{PROBE, Probe};

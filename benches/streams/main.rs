@@ -181,7 +181,7 @@ fn main() -> ExitCode {
     if !asked("--bench") && !asked(PROVIDER) {
         return ExitCode::SUCCESS;
     }
-    plimsoll::ingress::descriptors::raise().unwrap();
+    plimsoll_ingress::descriptors::raise().unwrap();
     // The client that reads the metrics needs a default, although it speaks no TLS.
     let _already = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -12,24 +12,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use plimsoll::dialect::answer::{Answer, Verdict};
-use plimsoll::dialect::names::Names;
-use plimsoll::dialect::request::{Request, Rewrite};
-use plimsoll::dialect::sse::{EVENT_CAP, Splitter};
-use plimsoll::dialect::stream::unary::{self, TurnEnd, Unstreamed};
-use plimsoll::dialect::stream::{
+use plimsoll_core::session::chain;
+use plimsoll_core::turn::memo::Memo;
+use plimsoll_core::turn::state::{HopContext, TurnState};
+use plimsoll_core::turn::{Classes, MIN_CEILING, Overrides, Settings, Terms, ToolClasses};
+use plimsoll_fuzz::{Corpus, Spoilt};
+use plimsoll_model::raw::{self, Object};
+use plimsoll_model::{Digest, Snapshot, TenantId, TurnRecord, blob_id};
+use plimsoll_store::Seals;
+use plimsoll_store::codec::{self, Encoder};
+use plimsoll_tokens::{Counter, Family};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::names::Names;
+use plimsoll_wire::request::{Request, Rewrite};
+use plimsoll_wire::sse::{EVENT_CAP, Splitter};
+use plimsoll_wire::stream::unary::{self, TurnEnd, Unstreamed};
+use plimsoll_wire::stream::{
     Echo, Machine, MachineSettings, Spec, StreamError, UsageMode, UsageWish, WhoAsked,
 };
-use plimsoll::model::raw::{self, Object};
-use plimsoll::model::{Dialect, Digest, Snapshot, TenantId, TurnRecord, blob_id};
-use plimsoll::session::chain;
-use plimsoll::store::Seals;
-use plimsoll::store::codec::{self, Encoder};
-use plimsoll::tokens::{Counter, Family};
-use plimsoll::turn::memo::Memo;
-use plimsoll::turn::state::{HopContext, TurnState};
-use plimsoll::turn::{Classes, MIN_CEILING, Overrides, Settings, Terms, ToolClasses};
-use plimsoll_fuzz::{Corpus, Spoilt};
 
 /// Holds a law on each message of a corpus, cut at every place, and on spoilt ones. What breaks it
 /// is shown in full: put it into the corpus once it is mended.

@@ -21,9 +21,9 @@ use super::serve;
 use super::signals::{self, ReceivedSignal};
 use super::state::{self, DataPool};
 use crate::config::{Backend, Config, Flags, StoreSection, duration, unread};
-use crate::ingress::Server;
-use crate::pipeline::App;
-use crate::store::StoreError;
+use plimsoll_ingress::Server;
+use plimsoll_proxy::pipeline::App;
+use plimsoll_store::StoreError;
 
 /// What a shell adds to the number of a signal that ended a process.
 const SIGNALLED: i32 = 128;

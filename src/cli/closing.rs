@@ -2,7 +2,7 @@
 //! computes a figure of its own: all of them are the ledger's, read from the metrics as a
 //! monitoring system would.
 
-use crate::model::MissCause;
+use plimsoll_model::MissCause;
 
 /// The closing lines for these metrics.
 #[must_use]

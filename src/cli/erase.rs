@@ -1,11 +1,11 @@
 //! Erases sessions of a store that serves: from the store, and from the memory of this process. Owns
 //! the order of the two, in which nothing erased is written again. Never erases in other processes.
 
-use crate::ingress::ErasedCounts;
-use crate::inspect::{ArchiveError, Erasure, erasure};
-use crate::model::Erased;
-use crate::pipeline::App;
-use crate::store::{Batch, Store, StoreError};
+use plimsoll_console::inspect::{ArchiveError, Erasure, erasure};
+use plimsoll_ingress::ErasedCounts;
+use plimsoll_model::Erased;
+use plimsoll_proxy::pipeline::App;
+use plimsoll_store::{Batch, Store, StoreError};
 
 /// Erases what is meant. Turns under way end as they would, but are not recorded. Blocks for as long
 /// as it takes to read all records and to copy what stays. `others` empties what else remembers sessions.
@@ -91,9 +91,9 @@ mod tests {
     use super::super::wire;
     use super::*;
     use crate::config::{Backend, Config};
-    use crate::model::blob_id;
-    use crate::store::faults::Faults;
-    use crate::store::memory::Memory;
+    use plimsoll_model::blob_id;
+    use plimsoll_store::faults::Faults;
+    use plimsoll_store::memory::Memory;
 
     fn holds(app: &App, text: &'static str) -> bool {
         let blobs = app.store.blobs(&[blob_id(text.as_bytes())]).unwrap();

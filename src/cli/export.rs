@@ -11,8 +11,8 @@ use clap::Args;
 
 use super::{output, serve, wire};
 use crate::config::{Backend, Config, Flags};
-use crate::inspect::{Archive, Branch, date, export};
-use crate::store::{Store, StoreError};
+use plimsoll_console::inspect::{Archive, Branch, date, export};
+use plimsoll_store::{Store, StoreError};
 
 /// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
 /// that if the session's content was stored. The server must not be running.

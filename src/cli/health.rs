@@ -14,7 +14,7 @@ use reqwest::RequestBuilder;
 
 use super::serve;
 use crate::config::{Config, Flags};
-use crate::ingress::AdminToken;
+use plimsoll_ingress::AdminToken;
 
 /// How long an answer is waited for. Whoever asks regularly should wait longer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -12,13 +12,13 @@ use plimsoll_scripted::plan::Habits;
 use super::agents::{Agent, Environment};
 use super::logs::say;
 use crate::config::{Config, Flags};
-use crate::dialect::cached_for;
-use crate::model::ReasoningBack;
-use crate::replay::cache::Markers;
-use crate::replay::source::{self, Source, Sources};
-use crate::replay::{Annotate, Options, Pricing, Think, TraceError};
-use crate::turn::sizes::{self, SizeError};
-use crate::turn::{Budget, Offer};
+use plimsoll_core::turn::sizes::{self, SizeError};
+use plimsoll_core::turn::{Budget, Offer};
+use plimsoll_lab::cache::Markers;
+use plimsoll_lab::source::{self, Source, Sources};
+use plimsoll_lab::{Annotate, Options, Pricing, Think, TraceError};
+use plimsoll_model::ReasoningBack;
+use plimsoll_wire::cached_for;
 
 /// How sessions are played.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use super::lines::Lines;
 use super::output::harmless;
 use crate::config::{LogFormat, LogSection};
-use crate::record;
+use plimsoll_proxy::record;
 
 /// How long the last lines of a process may take to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);

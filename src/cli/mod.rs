@@ -5,23 +5,19 @@ mod agent;
 mod agents;
 mod check;
 pub mod closing;
-#[cfg(feature = "lab")]
 mod demo;
 mod erase;
 mod export;
 mod health;
 mod hello;
 mod init;
-#[cfg(feature = "lab")]
 mod lab;
 mod lines;
 mod live;
 mod logs;
 mod output;
 mod pages;
-#[cfg(feature = "lab")]
 mod progress;
-#[cfg(feature = "lab")]
 mod replay;
 mod serve;
 mod sessions;
@@ -31,9 +27,7 @@ mod signals;
 mod state;
 mod store;
 mod tenant_key;
-#[cfg(feature = "lab")]
 mod tune;
-#[cfg(feature = "lab")]
 mod views;
 pub mod wire;
 
@@ -66,13 +60,10 @@ pub enum Command {
     /// Lead an agent to the proxy by its own settings, or take that back.
     Setup(setup::SetupArgs),
     /// Play a recorded session through the proxy; no key, no network.
-    #[cfg(feature = "lab")]
     Demo(demo::DemoArgs),
     /// Compare policies on recorded sessions; no key, no network.
-    #[cfg(feature = "lab")]
     Replay(replay::ReplayArgs),
     /// Find a ceiling and a floor for recorded sessions; no key, no network.
-    #[cfg(feature = "lab")]
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
@@ -150,11 +141,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => agent::run(args),
         Command::Init(args) => init::run(&args),
         Command::Setup(args) => setup::run(&args),
-        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(&args),
-        #[cfg(feature = "lab")]
         Command::Replay(args) => replay::run(&args),
-        #[cfg(feature = "lab")]
         Command::Tune(args) => tune::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Health(args) => health::run(&args),

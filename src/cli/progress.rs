@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::output::harmless_word;
-use crate::replay::agents::RecordedUsage;
-use crate::replay::{Playing, Trace, Watch};
+use plimsoll_lab::agents::RecordedUsage;
+use plimsoll_lab::{Playing, Trace, Watch};
 
 /// Cells of the bar, and of a session's name at most: with the words beside them that is 80.
 const BAR: usize = 10;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::erase::from as erase_from;
 use super::{export, live, logs, serve, wire};
 use crate::config::{Config, Flags, LogSection};
-use crate::ingress::{ErasedCounts, erased, shown};
-use crate::inspect::date;
-use crate::store::{
+use plimsoll_console::inspect::date;
+use plimsoll_ingress::{ErasedCounts, erased, shown};
+use plimsoll_store::{
     self, Backend, Copied, Snapshot, Store, StoreError, StoreSettings, is_redis_url,
 };
 
@@ -310,12 +310,12 @@ fn copy(args: &CopyArgs) -> anyhow::Result<ExitCode> {
             copied.links
         );
     };
-    let copied = store::copy(&from, &to, &mut told);
+    let copied = plimsoll_store::copy(&from, &to, &mut told);
     // What is compared must not come from the memory of whoever wrote it.
     let written = to.close();
     let to = open(&to_settings, &args.to)?;
     let copied = copied.and_then(|copied| written.map(|()| copied));
-    let found = copied.and_then(|copied| Ok((copied, store::lacking(&from, &to)?)));
+    let found = copied.and_then(|copied| Ok((copied, plimsoll_store::lacking(&from, &to)?)));
     // What was acknowledged is safe, however the stores close.
     let _closed = (from.close(), to.close());
     let (

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::config::{Backend, StoreSection, TenantKey};
-use crate::store::{Keepsake, is_of_disk};
+use plimsoll_store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
 pub(super) const KEY_FILE: &str = "tenant.key";

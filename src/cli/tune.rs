@@ -8,10 +8,10 @@ use clap::Args;
 use super::lab::{LabArgs, not_empty, rising};
 use super::output::{print, write_recorded};
 use super::progress::ProgressBar;
-use crate::commit::Floor;
-use crate::console::assets::alone;
-use crate::replay::{Options, advice, page, tune};
-use crate::turn::sizes;
+use plimsoll_console::assets::alone;
+use plimsoll_core::commit::Floor;
+use plimsoll_core::turn::sizes;
+use plimsoll_lab::{Options, advice, page, tune};
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \

@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::Value;
 
 use super::lab::count;
-use crate::replay::sample::{Choice, Place};
-use crate::replay::views::Match;
-use crate::turn::sizes::SizeError;
+use plimsoll_core::turn::sizes::SizeError;
+use plimsoll_lab::sample::{Choice, Place};
+use plimsoll_lab::views::Match;
 
 /// Which views are written.
 #[derive(Debug, Args)]

@@ -10,21 +10,20 @@ use tokio_util::task::TaskTracker;
 use super::erase::erase;
 use super::tenant_key::ObtainedKey;
 use crate::config::{Config, TurnSections};
-use crate::console::Console;
-use crate::dialect;
-use crate::history::Readers;
-use crate::ingress::{Probes, Readiness};
-use crate::pipeline::find::Paths;
-use crate::pipeline::{
+use plimsoll_console::Console;
+use plimsoll_core::turn::memo::Memo;
+use plimsoll_core::turn::{Classes, Profile, Profiles, Settings};
+use plimsoll_ingress::{Probes, Readiness};
+use plimsoll_proxy::history::Readers;
+use plimsoll_proxy::pipeline::find::Paths;
+use plimsoll_proxy::pipeline::{
     ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live, Proven, ServingSettings,
     ShownContent, Windows,
 };
-use crate::record::{Metrics, provider_name, serves};
-use crate::store::{self, KeyMark, OpenedStore, Store};
-use crate::tokens::{Counter, Models};
-use crate::turn::memo::Memo;
-use crate::turn::{Classes, Profile, Profiles, Settings};
-use crate::upstream::UpstreamClient;
+use plimsoll_proxy::record::{Metrics, provider_name, serves};
+use plimsoll_proxy::upstream::UpstreamClient;
+use plimsoll_store::{KeyMark, OpenedStore, Store};
+use plimsoll_tokens::{Counter, Models};
 
 /// Opens the store, loads the tokeniser and wires everything together.
 ///
@@ -41,7 +40,7 @@ pub fn app(config: &Config) -> anyhow::Result<Arc<App>> {
 pub fn app_under(config: &Config, key: &ObtainedKey) -> anyhow::Result<Arc<App>> {
     wired(
         config,
-        &store::StoreSettings {
+        &plimsoll_store::StoreSettings {
             keepsake: key.keepsake.clone(),
             key_mark: Some(KeyMark::of(&key.key)),
             ..store_config(config)
@@ -49,7 +48,7 @@ pub fn app_under(config: &Config, key: &ObtainedKey) -> anyhow::Result<Arc<App>>
     )
 }
 
-fn wired(config: &Config, store: &store::StoreSettings) -> anyhow::Result<Arc<App>> {
+fn wired(config: &Config, store: &plimsoll_store::StoreSettings) -> anyhow::Result<Arc<App>> {
     // The store comes first: if another process holds it, nothing else should begin.
     let opened = Store::open_or_stand_by(store)?;
     say(&opened);
@@ -71,7 +70,7 @@ fn wired(config: &Config, store: &store::StoreSettings) -> anyhow::Result<Arc<Ap
             cache_memory: config.server.cache_memory,
             shown,
         },
-        intercept: dialect::stream::MachineSettings {
+        intercept: plimsoll_wire::stream::MachineSettings {
             usage: config.streams.usage,
             room: config.server.room(),
             answer_cap: config.store.answer_cap,
@@ -183,11 +182,11 @@ pub fn readiness(store: &Store) -> Readiness {
 }
 
 /// How to open the store.
-pub(super) fn store_config(config: &Config) -> store::StoreSettings {
-    store::StoreSettings {
+pub(super) fn store_config(config: &Config) -> plimsoll_store::StoreSettings {
+    plimsoll_store::StoreSettings {
         backend: config.store.backend,
         path: config.store.path.clone(),
-        redis: store::RedisSettings {
+        redis: plimsoll_store::RedisSettings {
             urls: config
                 .store
                 .urls
@@ -202,28 +201,30 @@ pub(super) fn store_config(config: &Config) -> store::StoreSettings {
         cache_mb: config.store.cache_mb,
         retention: config.store.retention,
         seals: seals(config),
-        ..store::StoreSettings::default()
+        ..plimsoll_store::StoreSettings::default()
     }
 }
 
-fn seals(config: &Config) -> store::Seals {
+fn seals(config: &Config) -> plimsoll_store::Seals {
     let store = &config.store;
     let previous: Vec<&str> = store
         .seal_key_previous
         .iter()
         .map(|key| key.expose())
         .collect();
-    store::Seals::new(store.seal_key.as_ref().map(|key| key.expose()), &previous)
+    plimsoll_store::Seals::new(store.seal_key.as_ref().map(|key| key.expose()), &previous)
 }
 
 /// How a command opens the same store: a data directory is not swept because somebody looks at it.
 /// Redis needs its ages with everything that is written.
-pub(super) fn unswept(settings: &store::StoreSettings) -> store::StoreSettings {
+pub(super) fn unswept(settings: &plimsoll_store::StoreSettings) -> plimsoll_store::StoreSettings {
     let retention = match settings.backend {
-        store::Backend::Redis => settings.retention,
-        store::Backend::Memory | store::Backend::Sled => store::Retention::default(),
+        plimsoll_store::Backend::Redis => settings.retention,
+        plimsoll_store::Backend::Memory | plimsoll_store::Backend::Sled => {
+            plimsoll_store::Retention::default()
+        }
     };
-    store::StoreSettings {
+    plimsoll_store::StoreSettings {
         retention,
         ..settings.clone()
     }

@@ -28,7 +28,7 @@ pub use settings::{
 };
 pub use units::duration;
 
-pub use crate::store::Backend;
+pub use plimsoll_store::Backend;
 
 use layers::Layers;
 

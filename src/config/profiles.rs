@@ -12,8 +12,8 @@ use super::sections::{
     shares, tools,
 };
 use super::settings::{Config, ProfileSection};
-use crate::model::Globs;
-use crate::turn::{Occasion, PAPER_PROFILE};
+use plimsoll_core::turn::{Occasion, PAPER_PROFILE};
+use plimsoll_model::Globs;
 
 /// The profiles that always exist beside [`PAPER_PROFILE`].
 const SHIPPED: &str = include_str!("../../config/profiles.toml");

@@ -16,14 +16,14 @@ use toml::Value;
 use super::secret::Secret;
 use super::settings::TenantKey;
 use super::units;
-use crate::commit::Floor;
-use crate::ingress::AdminToken;
-use crate::model::{Globs, caches};
-use crate::policy::{Ladder, Policy};
-use crate::store::is_redis_url;
-use crate::tokens::Models;
-use crate::turn::sizes::{self, SizeError};
-use crate::turn::{Guidance, ProtectRecent};
+use plimsoll_core::commit::Floor;
+use plimsoll_core::policy::{Ladder, Policy};
+use plimsoll_core::turn::sizes::{self, SizeError};
+use plimsoll_core::turn::{Guidance, ProtectRecent};
+use plimsoll_ingress::AdminToken;
+use plimsoll_model::{Globs, caches};
+use plimsoll_store::is_redis_url;
+use plimsoll_tokens::Models;
 
 /// The smallest limit of a store. An empty one takes a good part of it already.
 const LEAST_STORE: usize = 64 << 20;

@@ -15,18 +15,18 @@ use super::readers::{
     tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
-use crate::dialect::stream::UsageMode;
-use crate::ingress::{AdminToken, Hosts, Origins, ServerSettings, Sources};
-use crate::pipeline::{ShownContent, StreamSettings};
-use crate::policy::{AdmitSettings, Order, Partition, Partitions};
-use crate::store::Backend;
-use crate::turn::text_results::{TextProfile, TextResults, pattern};
-use crate::turn::{
+use plimsoll_core::policy::{AdmitSettings, Order, Partition, Partitions};
+use plimsoll_core::turn::text_results::{TextProfile, TextResults, pattern};
+use plimsoll_core::turn::{
     Budget, CacheSettings, DelimiterSettings, Diagnose, FilterRole, KeepErrors, KeepSettings, Mode,
     Offer, ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts,
     ToolClasses, Uncached, Unmet,
 };
-use crate::upstream::{BaseUrl, UpstreamSettings};
+use plimsoll_ingress::{AdminToken, Hosts, Origins, ServerSettings, Sources};
+use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
+use plimsoll_proxy::upstream::{BaseUrl, UpstreamSettings};
+use plimsoll_store::Backend;
+use plimsoll_wire::stream::UsageMode;
 
 /// The settings of `[delimiter]` that are decided once for the process.
 pub(super) const OF_THE_PROCESS: [&str; 3] = ["heartbeat", "usage", "finish_cancelled"];

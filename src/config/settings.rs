@@ -7,22 +7,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::Secret;
-use crate::dialect::stream::ANSWER_CAP;
-use crate::pipeline::{ShownContent, StreamSettings};
-use crate::policy::Partitions;
-use crate::store::{Backend, Retention};
-use crate::turn::StoreContent;
-use crate::turn::text_results::TextResults;
-use crate::turn::{
+use plimsoll_core::policy::Partitions;
+use plimsoll_core::turn::StoreContent;
+use plimsoll_core::turn::text_results::TextResults;
+use plimsoll_core::turn::{
     Budget, CacheSettings, DelimiterSettings, Occasion, RecallSettings, ToolClasses,
 };
-use crate::{ingress, upstream};
+use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
+use plimsoll_proxy::upstream;
+use plimsoll_store::{Backend, Retention};
+use plimsoll_wire::stream::ANSWER_CAP;
 
 /// All settings, validated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// `[server]`
-    pub server: ingress::ServerSettings,
+    pub server: plimsoll_ingress::ServerSettings,
     /// `[upstream]`
     pub upstream: upstream::UpstreamSettings,
     /// `[budget]`

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::commit::Floor;
-use crate::store::Retention;
-use crate::turn::{Guidance, Mode, ProtectRecent};
+use plimsoll_core::commit::Floor;
+use plimsoll_core::turn::{Guidance, Mode, ProtectRecent};
+use plimsoll_store::Retention;
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();

@@ -17,8 +17,8 @@ mod recorded;
 mod shapes;
 mod soups;
 
-use plimsoll::clip::{Clip, ClipLimits, clip, written};
-use plimsoll::model::ResultShape;
+use plimsoll_core::clip::{Clip, ClipLimits, clip, written};
+use plimsoll_model::ResultShape;
 
 use reader::{lines, read, tokens};
 

@@ -1,8 +1,8 @@
 //! A strict reader of written clips: checks that what is shown and what is said to be left out are
 //! the original together. It counts for itself and shares no code with the clip.
 
-use plimsoll::clip::Clip;
-use plimsoll::model::ResultShape;
+use plimsoll_core::clip::Clip;
+use plimsoll_model::ResultShape;
 
 /// A count that is no simple share of the bytes: letters, digits, signs and white space differ.
 pub fn tokens(text: &str) -> u32 {

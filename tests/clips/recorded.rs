@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use plimsoll::model::{ResultShape, Role};
-use plimsoll::replay::trace;
+use plimsoll_lab::trace;
+use plimsoll_model::{ResultShape, Role};
 use serde_json::Value;
 
 use crate::reader::tokens;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll::model::ResultShape;
+use plimsoll_model::ResultShape;
 
 use crate::{has, shaped};
 

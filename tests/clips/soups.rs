@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use plimsoll::clip::ClipLimits;
+use plimsoll_core::clip::ClipLimits;
 
 use crate::{checked, has, keeps_what_is_vital, limits};
 

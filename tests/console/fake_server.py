@@ -58,7 +58,6 @@ class Fake(ThreadingHTTPServer):
             for row in self.rows
         }
         self.content = "live"
-        self.lab = True
         self.delay = 0.0
         self.silent = False
         self.refuse = {}
@@ -194,7 +193,6 @@ def overview(server, _query):
             "content": server.content,
             "agents": "http://127.0.0.1:8787",
             "stores_content": True,
-            "lab": server.lab,
             "now": recorded.NOW,
         },
     }

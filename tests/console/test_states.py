@@ -94,14 +94,6 @@ def test_withheld_content_is_nowhere(stage, fake):
         assert all(secret not in text for text in said), secret
 
 
-def test_a_build_without_the_lab(stage, fake):
-    fake.lab = False
-    page = stage.open(fake.url)
-    expect(page.locator("table.ovt tr.lk")).to_have_count(13)
-    page.goto(session_url(fake, "whatif"))
-    expect(page.get_by_text("This build has no lab")).to_be_visible()
-
-
 def test_a_page_that_opens_before_the_server_speaks(stage, fake):
     stage.allow("net::")
     page = stage.open(fake.url)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE};
 use plimsoll::config::Config;
-use plimsoll::ingress::AdminToken;
+use plimsoll_ingress::AdminToken;
 use plimsoll_scripted::Provider;
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};

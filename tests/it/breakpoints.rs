@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use plimsoll::config::Config;
-use plimsoll::turn::SetBreakpoints;
+use plimsoll_core::turn::SetBreakpoints;
 use serde_json::{Value, json};
 
 use super::agent::until_metric;

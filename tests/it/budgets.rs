@@ -5,8 +5,8 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use plimsoll::config::Config;
-use plimsoll::policy::Partition;
-use plimsoll::turn::Unmet;
+use plimsoll_core::policy::Partition;
+use plimsoll_core::turn::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::config::Config;
-use plimsoll::turn::Uncached;
+use plimsoll_core::turn::Uncached;
 use serde_json::{Value, json};
 
 use super::dialects::{Agent, Dialect, Provider, Reply, Sent, call, says};

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll::turn::Mode;
+use plimsoll_core::turn::Mode;
 use serde_json::{Value, json};
 
 use super::console::got;

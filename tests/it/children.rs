@@ -2,7 +2,7 @@
 //! They are held apart, their records say whose children they are, and the list adds up what a session came to with
 //! all that descends from it.
 
-use plimsoll::inspect::{Archive, export};
+use plimsoll_console::inspect::{Archive, export};
 use plimsoll_scripted::{Reply, Script};
 use serde_json::{Value, json};
 

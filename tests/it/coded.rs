@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use axum::body::Body;
 use axum::response::Response;
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
 
 use crate::agent::{Answer, received};
 use crate::support::{Lenient, Proxy, client, soon};

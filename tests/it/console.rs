@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
 use plimsoll::config::{Backend, Config};
-use plimsoll::model::{Digest, TurnRecord};
-use plimsoll::pipeline::ShownContent;
-use plimsoll::turn::StoreContent;
+use plimsoll_core::turn::StoreContent;
+use plimsoll_model::{Digest, TurnRecord};
+use plimsoll_proxy::pipeline::ShownContent;
 use plimsoll_scripted::{Provider, Reply, Script};
 use serde_json::{Value, json};
 
@@ -532,7 +532,10 @@ async fn readers_that_do_not_read_hold_nothing_up() {
 fn the_description_names_what_is_served() {
     let description = Description::read();
     let mut served = BTreeSet::new();
-    for file in ["src/ingress/admin.rs", "src/ingress/console.rs"] {
+    for file in [
+        "crates/ingress/src/admin.rs",
+        "crates/ingress/src/console.rs",
+    ] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         let text = std::fs::read_to_string(path).unwrap();
         // As the formatter leaves it, a route may stand on several lines.

@@ -1,8 +1,8 @@
 //! What the console is asked to do over HTTP: to find a session by a text, to evict, to say
 //! what was needed later and what other lines would have come to. And by whom: no page but its own.
 
-use plimsoll::pipeline::ShownContent;
-use plimsoll::turn::StoreContent;
+use plimsoll_core::turn::StoreContent;
+use plimsoll_proxy::pipeline::ShownContent;
 use plimsoll_scripted::{Call, Reply, Script};
 use serde_json::{Value, json};
 

@@ -45,7 +45,7 @@ pub async fn turn(agent: &mut Agent) -> String {
 /// Room for all results, and a short tail.
 fn roomy(config: &mut Config) {
     config.budget.ceiling = 40_000;
-    config.budget.protect_recent = plimsoll::turn::ProtectRecent::Tokens(1_500);
+    config.budget.protect_recent = plimsoll_core::turn::ProtectRecent::Tokens(1_500);
 }
 
 /// The id of the call that brought `b{number}`.
@@ -154,7 +154,7 @@ async fn an_item_leaves_the_view_when_it_is_asked_for_and_nothing_goes_with_it()
 #[tokio::test]
 async fn what_waits_is_taken_first_in_the_pass_that_comes_by_itself() {
     let (provider, proxy) = served(|own| {
-        own.budget.protect_recent = plimsoll::turn::ProtectRecent::Tokens(500);
+        own.budget.protect_recent = plimsoll_core::turn::ProtectRecent::Tokens(500);
     })
     .await;
     let mut agent = ChatAgent::new(&proxy, false).told("go");
@@ -190,7 +190,7 @@ async fn what_waits_is_taken_first_in_the_pass_that_comes_by_itself() {
 async fn what_may_never_be_evicted_is_refused_in_a_sentence() {
     let (_provider, proxy) = served(|own| {
         own.budget.ceiling = 40_000;
-        own.budget.protect_recent = plimsoll::turn::ProtectRecent::Tokens(3_000);
+        own.budget.protect_recent = plimsoll_core::turn::ProtectRecent::Tokens(3_000);
     })
     .await;
     let mut agent = ChatAgent::new(&proxy, false).told("go");

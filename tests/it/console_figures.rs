@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use plimsoll::config::Config;
-use plimsoll::policy::{Ladder, Policy};
-use plimsoll::replay::{
+use plimsoll_core::policy::{Ladder, Policy};
+use plimsoll_lab::{
     Annotate, Lab, Later, LaterNeed, Options, Outcome, Played, Pricing, Trace, trace,
 };
-use plimsoll::tokens::Models;
 use plimsoll_scripted::trace::{Answer, Recording};
 use plimsoll_scripted::{Call, Options as ProviderOptions, Provider, Reply, Script};
+use plimsoll_tokens::Models;
 use serde_json::{Value, json};
 
 use super::console::{got, posted_raw};

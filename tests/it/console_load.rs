@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll::model::{SessionRow, TenantId};
-use plimsoll::store::faults::{Faults, ReadCounts};
-use plimsoll::store::memory::Memory;
-use plimsoll::store::{Batch, Listed, Store};
+use plimsoll_model::{SessionRow, TenantId};
 use plimsoll_scripted::{Provider, Reply, Script};
+use plimsoll_store::faults::{Faults, ReadCounts};
+use plimsoll_store::memory::Memory;
+use plimsoll_store::{Batch, Listed, Store};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::broadcast::error::RecvError;
@@ -25,7 +25,7 @@ async fn counted(script: Script) -> (Provider, Proxy, Faults) {
     let provider = provider(script).await;
     let faults = Faults::default();
     let store = Arc::new(Store::Memory(Memory::with_faults(faults.clone())));
-    let wire = |app: &mut plimsoll::pipeline::App| app.store = store;
+    let wire = |app: &mut plimsoll_proxy::pipeline::App| app.store = store;
     let proxy = Proxy::wired(provider.address, config, wire).await;
     (provider, proxy, faults)
 }

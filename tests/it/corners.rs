@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
-use plimsoll::turn::Guidance;
+use plimsoll_core::turn::Guidance;
 
 use super::support::{Lenient, Proxy, client, soon, upstream};
 

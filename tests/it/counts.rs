@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use plimsoll::record::{Phase, StoreOp};
+use plimsoll_proxy::record::{Phase, StoreOp};
 use plimsoll_scripted::Reply;
 use tokio::net::TcpStream;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll::turn::Diagnose;
+use plimsoll_core::turn::Diagnose;
 use serde_json::{Value, json};
 
 use super::cache_misses::{system, told};

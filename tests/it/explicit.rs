@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use plimsoll::turn::SetBreakpoints;
+use plimsoll_core::turn::SetBreakpoints;
 use serde_json::{Value, json};
 
 use super::dialects::{Agent, Dialect, Provider, Reply, call, says};

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
 
-use plimsoll::inspect::{Archive, Branch, export};
-use plimsoll::replay::{Trace, trace};
-use plimsoll::store::Store;
-use plimsoll::turn::StoreContent;
+use plimsoll_console::inspect::{Archive, Branch, export};
+use plimsoll_core::turn::StoreContent;
+use plimsoll_lab::{Trace, trace};
+use plimsoll_store::Store;
 use serde_json::{Value, json};
 
 use super::agent::{Agent, annotated, bash, plan, provider, tools};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use plimsoll::config::Config;
-use plimsoll::pipeline::App;
-use plimsoll::store::Store;
-use plimsoll::store::faults::Faults;
-use plimsoll::store::memory::Memory;
+use plimsoll_proxy::pipeline::App;
 use plimsoll_scripted::{Provider, Reply, Script};
+use plimsoll_store::Store;
+use plimsoll_store::faults::Faults;
+use plimsoll_store::memory::Memory;
 use serde_json::json;
 
 use super::agent::{

@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
-use plimsoll::commit::Floor;
 use plimsoll::config::Config;
-use plimsoll::policy::Order;
-use plimsoll::turn::Guidance;
+use plimsoll_core::commit::Floor;
+use plimsoll_core::policy::Order;
+use plimsoll_core::turn::Guidance;
 use plimsoll_scripted::{Fault, IndexStyle, Options, Provider, Reply, Script, Style, Verdict};
 use serde_json::{Value, json};
 

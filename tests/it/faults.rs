@@ -50,7 +50,7 @@ async fn a_host_that_does_not_exist_is_502() {
     let proxy = Proxy::with(upstream, |config| {
         config.upstream.retries = 0;
         config.upstream.base_url =
-            plimsoll::upstream::BaseUrl::parse("http://nowhere.invalid/v1").unwrap();
+            plimsoll_proxy::upstream::BaseUrl::parse("http://nowhere.invalid/v1").unwrap();
     })
     .await;
     assert_eq!(failure(&proxy, PATHS[0]).await.3, "upstream_unreachable");

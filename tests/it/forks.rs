@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::support::Proxy;
 use plimsoll::config::{Backend, Config};
-use plimsoll::inspect::{Archive, export};
+use plimsoll_console::inspect::{Archive, export};
 use serde_json::{Value, json};
 
 use super::console::got;

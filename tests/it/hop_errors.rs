@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use plimsoll::pipeline::App;
+use plimsoll_proxy::pipeline::App;
 use plimsoll_scripted::{Fault, Reply, Sent, Style, UsagePlace};
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Turns of several hops: what the model may do wrong with hidden calls, how a turn ends, and what
 //! the client reads of usage.
 
-use plimsoll::dialect::stream::UsageMode;
 use plimsoll_scripted::{Call, Reply, Script, Style, UsagePlace, Verdict};
+use plimsoll_wire::stream::UsageMode;
 use serde_json::{Value, json};
 
 use super::agent::{

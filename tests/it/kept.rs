@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use plimsoll::config::Backend;
-use plimsoll::inspect::{Archive, erasure, export};
-use plimsoll::model::{Content, Digest, Erased, TurnRecord, blob_id};
-use plimsoll::store::memory::Memory;
-use plimsoll::store::{Batch, BatchKind, Store};
-use plimsoll::turn::StoreContent;
+use plimsoll_console::inspect::{Archive, erasure, export};
+use plimsoll_core::turn::StoreContent;
+use plimsoll_model::{Content, Digest, Erased, TurnRecord, blob_id};
 use plimsoll_scripted::{Reply, Script};
+use plimsoll_store::memory::Memory;
+use plimsoll_store::{Batch, BatchKind, Store};
 use serde_json::Value;
 
 use super::agent::{Agent, provider};
@@ -69,9 +69,9 @@ async fn play(proxy: &Proxy) -> Vec<String> {
 
 /// The messages of a session that were stored, or none if it is not there.
 fn exported(directory: &Path, name: &str) -> Option<String> {
-    let settings = plimsoll::store::StoreSettings {
+    let settings = plimsoll_store::StoreSettings {
         path: directory.to_owned(),
-        ..plimsoll::store::StoreSettings::default()
+        ..plimsoll_store::StoreSettings::default()
     };
     let store = Store::open(&settings).unwrap().store;
     let archive = Archive::read(&store).unwrap();

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memchr::memmem;
 use plimsoll::config::Backend;
-use plimsoll::store::{Store, StoreSettings};
-use plimsoll::turn::StoreContent;
+use plimsoll_core::turn::StoreContent;
 use plimsoll_scripted::{Reply, Script};
+use plimsoll_store::{Store, StoreSettings};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

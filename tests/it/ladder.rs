@@ -1,7 +1,7 @@
 //! Several policies over one view, seen from the provider: results that come again become pointers,
 //! large ones are clipped when they come in, and what nobody asked to edit stays as it is.
 
-use plimsoll::model::Globs;
+use plimsoll_model::Globs;
 use plimsoll_scripted::{Call, Provider, Reply, Script};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 //! nothing that its own request would have had. In all three dialects.
 
 use axum::response::Response;
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
 use serde_json::{Map, Value, json};
 
 use crate::agent::{Answer, received, total, until_metric};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::cli::closing;
-use plimsoll::model::Usage;
-use plimsoll::tokens::{self, Models};
+use plimsoll_model::Usage;
 use plimsoll_scripted::size::{CountFn, Sizer};
 use plimsoll_scripted::{Call, Options, Provider, Reply, Script};
+use plimsoll_tokens::{self, Models};
 use serde_json::json;
 
 use super::agent::{Agent, bash, explore, last_key, learned};
@@ -137,7 +137,7 @@ fn usd(counted: &Counted) -> f64 {
         ..Usage::default()
     };
     let prices = Models::builtin().family(MODEL).prices;
-    tokens::cost(&usage, &prices).total() * prices.usd_per_mtok.unwrap() / 1e6
+    plimsoll_tokens::cost(&usage, &prices).total() * prices.usd_per_mtok.unwrap() / 1e6
 }
 
 #[track_caller]

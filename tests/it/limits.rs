@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use plimsoll::config::ProfileSection;
-use plimsoll::ingress::Drained;
+use plimsoll_ingress::Drained;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

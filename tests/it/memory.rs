@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
-use plimsoll::model::CacheName;
+use plimsoll_model::CacheName;
 use serde_json::{Value, json};
 
 use crate::process::Process;

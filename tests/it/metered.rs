@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use plimsoll::tokens::{Counter, Encoding};
 use plimsoll_scripted::cache::PrefixCache;
 use plimsoll_scripted::size::{CountFn, Outline, Sizer};
 use plimsoll_scripted::{Form, reads};
+use plimsoll_tokens::{Counter, Encoding};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll::cli::closing;
-use plimsoll::turn::Mode;
+use plimsoll_core::turn::Mode;
 use serde_json::{Value, json};
 
 use super::console::got;

@@ -333,7 +333,7 @@ async fn the_token_of_a_chatgpt_login_is_not_sent_to_the_api() {
     ] {
         let nowhere = "127.0.0.1:9".parse().unwrap();
         let proxy = Proxy::with(nowhere, |config| {
-            config.upstream.base_url = plimsoll::upstream::BaseUrl::parse(base).unwrap();
+            config.upstream.base_url = plimsoll_proxy::upstream::BaseUrl::parse(base).unwrap();
         })
         .await;
         for path in PATHS {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use plimsoll::ingress::Hosts;
+use plimsoll_ingress::Hosts;
 
 use crate::support::{
     EMPTY, Proxy, channel_body, client, noise, padded, raw_upstream, read_head, soon, talk,

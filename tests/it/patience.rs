@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

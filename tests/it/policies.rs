@@ -1,7 +1,7 @@
 //! What each policy leaves of a session, seen from the provider: the one that a request names is
 //! the one that serves it, and what the finer levels leave behind stands where they say.
 
-use plimsoll::turn::Guidance;
+use plimsoll_core::turn::Guidance;
 use plimsoll_scripted::{Call, Provider, Reply};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //! and the client sees nothing of it.
 
 use plimsoll::config::{Backend, Config};
-use plimsoll::policy::Order;
+use plimsoll_core::policy::Order;
 use plimsoll_scripted::{Call, Provider, Reply, RequestView, Script};
 use serde_json::{Value, json};
 

@@ -9,10 +9,10 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
-use plimsoll::inspect::Archive;
-use plimsoll::pipeline::App;
-use plimsoll::store::{Store, StoreSettings};
-use plimsoll::turn::StoreContent;
+use plimsoll_console::inspect::Archive;
+use plimsoll_core::turn::StoreContent;
+use plimsoll_proxy::pipeline::App;
+use plimsoll_store::{Store, StoreSettings};
 use serde_json::{Value, json};
 
 use super::process::Process;

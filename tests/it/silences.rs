@@ -10,8 +10,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{StreamExt as _, stream};
-use plimsoll::model::Dialect;
-use plimsoll::turn::Mode;
+use plimsoll_core::turn::Mode;
+use plimsoll_wire::Dialect;
 
 use crate::agent::{Answer, received};
 use crate::support::{Proxy, client, soon, upstream};

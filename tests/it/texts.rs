@@ -31,6 +31,13 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The sources of what is shipped.
+fn shipped(found: &mut Vec<PathBuf>) {
+    for folder in ["src", "crates"] {
+        sources(&root().join(folder), found);
+    }
+}
+
 /// The texts in quotes of a source, up to the tests that stand in it.
 fn quoted(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod ").next().unwrap();
@@ -106,7 +113,7 @@ fn every_setting_that_a_text_names_exists() {
     let (settings, sections) = settings();
     let mut texts = Vec::new();
     let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
+    shipped(&mut files);
     for file in files {
         let source = fs::read_to_string(&file).unwrap();
         let quoted = quoted(&source).into_iter();
@@ -139,7 +146,7 @@ fn every_setting_that_a_text_names_exists() {
 fn what_a_text_says_to_raise_can_be_raised() {
     let (settings, _) = settings();
     let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
+    shipped(&mut files);
     let mut seen = 0;
     for file in files {
         for text in quoted(&fs::read_to_string(&file).unwrap()) {
@@ -173,7 +180,7 @@ fn every_flag_that_a_text_names_exists() {
         .filter_map(|argument| argument.get_long().map(str::to_owned))
         .collect();
     let mut files = Vec::new();
-    sources(&root().join("src"), &mut files);
+    shipped(&mut files);
     let mut seen = BTreeSet::new();
     for file in files {
         for text in quoted(&fs::read_to_string(&file).unwrap()) {
@@ -217,7 +224,10 @@ fn constant(path: &str, name: &str) -> String {
 
 #[test]
 fn figures_in_documents_are_those_of_the_code() {
-    assert_eq!(constant("src/policy/order.rs", "HELD_PART"), "12");
+    assert_eq!(
+        constant("crates/core/src/policy/order.rs", "HELD_PART"),
+        "12"
+    );
     for page in ["docs/ARCHITECTURE.md", "docs/deviations.md"] {
         assert!(
             read(page).contains("more than a twelfth of the room"),
@@ -225,15 +235,18 @@ fn figures_in_documents_are_those_of_the_code() {
         );
     }
     // A tenth, in words, wherever the floor is described.
-    assert_eq!(constant("src/commit/mod.rs", "AUTO_SLACK"), "1.1");
-    let commit = read("src/commit/mod.rs");
+    assert_eq!(
+        constant("crates/core/src/commit/mod.rs", "AUTO_SLACK"),
+        "1.1"
+    );
+    let commit = read("crates/core/src/commit/mod.rs");
     assert!(commit.contains("within a tenth of the cost at the lowest"));
 }
 
 #[test]
 fn the_edges_table_lists_every_dialect() {
-    use plimsoll::model::Dialect;
-    let table = read("src/ingress/mod.rs");
+    use plimsoll_wire::Dialect;
+    let table = read("crates/ingress/src/lib.rs");
     for path in [
         "/v1/chat/completions",
         "/v1/responses",

@@ -5,38 +5,36 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules by rank: each may import lower ranks only, and its own.
-const RANKS: [&[&str]; 12] = [
-    &["model"],
-    &["dialect", "tokens", "session", "clip"],
-    &["policy"],
-    &["commit", "intercept"],
-    &["render"],
-    &["turn"],
-    &["store", "upstream"],
-    &["record"],
-    &["history"],
-    &["pipeline", "inspect", "replay"],
-    &["console"],
-    &["ingress", "cli", "config"],
-];
-
-/// Modules of one rank that one of them may import of another, and why.
-const WITHIN_RANK: [(&str, &str, &str); 4] = [
-    ("session", "clip", "a stub shows what a clip left"),
-    ("cli", "config", "commands are given what was configured"),
-    ("cli", "ingress", "serve starts the server"),
+/// The modules of a crate in layers: each may import lower ones only, and its own. Who may import which crate is
+/// said by their manifests, and held by cargo.
+const LAYERS: [(&str, &[&[&str]]); 3] = [
     (
-        "config",
-        "ingress",
-        "it fills the settings that the module owns",
+        "crates/core/src",
+        &[
+            &["clip"],
+            &["session"],
+            &["policy"],
+            &["commit", "intercept"],
+            &["render"],
+            &["turn"],
+        ],
     ),
+    (
+        "crates/proxy/src",
+        &[&["upstream"], &["record"], &["history"], &["pipeline"]],
+    ),
+    ("src", &[&["config"], &["cli"]]),
 ];
 
-/// Ranks that do no IO, know no clock and never wait.
-const PURE: usize = 5;
+/// Crates that do no IO, know no clock and never wait.
+const PURE: [&str; 4] = [
+    "crates/model/src",
+    "crates/wire/src",
+    "crates/tokens/src",
+    "crates/core/src",
+];
 
-/// What the pure ranks may not name.
+/// What the pure crates may not name.
 const IMPURE: [&str; 11] = [
     "tokio",
     "axum",
@@ -60,9 +58,9 @@ struct Source {
 }
 
 impl Source {
-    /// The module at the top of the tree; none for the crate's own roots.
-    fn module(&self) -> Option<String> {
-        let below = self.path.strip_prefix(root().join("src")).ok()?;
+    /// The module at the top of a crate's sources; none for the crate's own roots.
+    fn module(&self, sources: &str) -> Option<String> {
+        let below = self.path.strip_prefix(root().join(sources)).ok()?;
         let first = below.components().next()?.as_os_str().to_str()?;
         let name = first.trim_end_matches(".rs");
         (!matches!(name, "lib" | "main")).then(|| name.to_owned())
@@ -120,7 +118,7 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
 }
 
 fn everywhere() -> Vec<Source> {
-    ["src", "tests", "benches", "fuzz", "scripted/src"]
+    ["src", "crates", "tests", "benches", "fuzz", "scripted/src"]
         .into_iter()
         .flat_map(sources)
         .collect()
@@ -130,10 +128,6 @@ fn everywhere() -> Vec<Source> {
 #[track_caller]
 fn none(breaches: Vec<String>) {
     assert!(breaches.is_empty(), "\n{}", breaches.join("\n"));
-}
-
-fn rank(module: &str) -> Option<usize> {
-    RANKS.iter().position(|names| names.contains(&module))
 }
 
 /// The names that stand behind `crate::` in a text, groups in braces taken apart.
@@ -196,35 +190,24 @@ fn imports_are_read_right() {
 }
 
 #[test]
-fn every_module_has_its_rank() {
-    let modules: BTreeSet<String> = sources("src").iter().filter_map(Source::module).collect();
-    let unranked = modules.iter().filter(|module| rank(module).is_none());
-    none(
-        unranked
-            .map(|module| format!("{module} has no rank"))
-            .collect(),
-    );
-}
-
-#[test]
-fn modules_import_lower_ranks_only() {
+fn modules_import_lower_layers_only() {
     let mut breaches = Vec::new();
-    for source in sources("src").iter().filter(|source| !source.is_test()) {
-        let Some(module) = source.module() else {
-            continue;
-        };
-        for other in imported(&source.shipped()) {
-            let (Some(own), Some(theirs)) = (rank(&module), rank(&other)) else {
+    for (folder, layers) in LAYERS {
+        let layer = |module: &str| layers.iter().position(|names| names.contains(&module));
+        for source in sources(folder).iter().filter(|source| !source.is_test()) {
+            let Some(module) = source.module(folder) else {
                 continue;
             };
-            let allowed = WITHIN_RANK
-                .iter()
-                .any(|(from, to, _)| (*from, *to) == (module.as_str(), other.as_str()));
-            if module != other && theirs >= own && !allowed {
-                let file = source.path.display();
-                breaches.push(format!(
-                    "{file}: {module} (rank {own}) imports {other} ({theirs})"
-                ));
+            let file = source.path.display();
+            let Some(own) = layer(&module) else {
+                breaches.push(format!("{file}: {module} has no layer"));
+                continue;
+            };
+            let others = imported(&source.shipped()).into_iter();
+            for other in others.filter(|other| *other != module) {
+                if layer(&other).is_some_and(|theirs| theirs >= own) {
+                    breaches.push(format!("{file}: {module} imports {other}"));
+                }
             }
         }
     }
@@ -234,11 +217,8 @@ fn modules_import_lower_ranks_only() {
 #[test]
 fn the_middle_is_pure() {
     let mut breaches = Vec::new();
-    for source in sources("src").iter().filter(|source| !source.is_test()) {
-        let pure = source.module().and_then(|module| rank(&module));
-        if pure.is_none_or(|rank| rank > PURE) {
-            continue;
-        }
+    let pure = PURE.into_iter().flat_map(sources);
+    for source in pure.filter(|source| !source.is_test()) {
         let text = source.shipped();
         for name in IMPURE.iter().filter(|name| names(&text, name)) {
             breaches.push(format!("{}: names {name}", source.path.display()));
@@ -272,7 +252,7 @@ fn policies_do_not_know_each_other() {
             .to_string_lossy()
             .into_owned()
     };
-    let all: Vec<Source> = sources("src/policy")
+    let all: Vec<Source> = sources("crates/core/src/policy")
         .into_iter()
         .filter(|source| !source.is_test() && !shared.contains(&name(source).as_str()))
         .collect();
@@ -294,22 +274,6 @@ fn policies_do_not_know_each_other() {
         }
     }
     none(breaches);
-}
-
-#[test]
-fn nobody_but_the_commands_imports_the_configuration() {
-    let all = sources("src");
-    let importers = all.iter().filter(|source| {
-        let module = source.module();
-        !source.is_test()
-            && !matches!(module.as_deref(), None | Some("cli" | "config"))
-            && imported(&source.shipped()).contains("config")
-    });
-    none(
-        importers
-            .map(|source| source.path.display().to_string())
-            .collect(),
-    );
 }
 
 #[test]

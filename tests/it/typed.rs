@@ -9,9 +9,9 @@ use axum::response::Response;
 use clap::Parser as _;
 use plimsoll::cli::Cli;
 use plimsoll::config::{Config, Flags};
-use plimsoll::ingress::overrides;
-use plimsoll::turn::{AskedBudget, Profiles};
-use plimsoll::upstream::BaseUrl;
+use plimsoll_core::turn::{AskedBudget, Profiles};
+use plimsoll_ingress::overrides;
+use plimsoll_proxy::upstream::BaseUrl;
 
 use super::process::{Process, plimsoll};
 use super::support::{EMPTY, PATIENCE, Proxy, client, soon, upstream};

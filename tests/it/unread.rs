@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
 
 use super::agent::{Answer, received, total, until_metric};
 use super::support::{Proxy, client, soon, upstream};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::extract::Request;
 use http::Method;
 use plimsoll::config::Config;
-use plimsoll::turn::Unmet;
+use plimsoll_core::turn::Unmet;
 use plimsoll_scripted::Reply;
 use serde_json::{Value, json};
 

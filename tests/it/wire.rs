@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use plimsoll::dialect::message::{self, ParsedCall};
-use plimsoll::dialect::request::Request;
-use plimsoll::model::{Dialect, Digest, Head, Shape, TenantId};
-use plimsoll::session::chain;
-use plimsoll::tokens::{Counter, Encoding};
-use plimsoll::turn::memo::Memo;
+use plimsoll_core::session::chain;
+use plimsoll_core::turn::memo::Memo;
+use plimsoll_model::{Digest, Head, Shape, TenantId};
+use plimsoll_tokens::{Counter, Encoding};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::message::{self, ParsedCall};
+use plimsoll_wire::request::Request;
 use serde_json::Value;
 
 /// Agents that speak the chat dialect. aider splices its history in elsewhere, so it is read but

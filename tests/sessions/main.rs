@@ -22,9 +22,9 @@ mod replicas;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::model::Role;
-use plimsoll::policy::Policy;
-use plimsoll::replay::{Annotate, Lab, Options, trace};
+use plimsoll_core::policy::Policy;
+use plimsoll_lab::{Annotate, Lab, Options, trace};
+use plimsoll_model::Role;
 use plimsoll_scripted::Recording;
 use serde_json::Value;
 

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use plimsoll::model::is_failure;
-use plimsoll::tokens::{Counter, Encoding};
+use plimsoll_model::is_failure;
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::{
     Auth, Client, ClientOptions, Options, Player, Provider, Received, Recording, Session,
     Violation, audit,
 };
+use plimsoll_tokens::{Counter, Encoding};
 
 use super::proxy::{Guide, Process, post};
 

@@ -128,7 +128,6 @@ impl Agent {
 
     /// Where it keeps what was said. `None` if it keeps nothing that Plimsoll reads, or no variable
     /// says where.
-    #[cfg(feature = "lab")]
     #[must_use]
     pub fn sessions(self, environment: &Environment) -> Option<PathBuf> {
         match self {

@@ -10,8 +10,8 @@ use plimsoll_scripted::{Received, Verdict};
 use super::agent::TurnResult;
 use super::session::recorded_output;
 use crate::cli::closing::MetricsText;
-use crate::model::Usage;
-use crate::tokens::{self, Cost, Prices};
+use plimsoll_model::Usage;
+use plimsoll_tokens::{Cost, Prices};
 
 /// One turn in the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -57,7 +57,7 @@ impl SessionTotals {
             completion: wide(output),
             ..Usage::default()
         };
-        let cost = tokens::cost(&usage, prices).total();
+        let cost = plimsoll_tokens::cost(&usage, prices).total();
         self.usd += Cost::usd(cost, prices).unwrap_or_default();
     }
 

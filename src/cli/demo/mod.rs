@@ -22,9 +22,9 @@ use tokio::time::Instant;
 
 use super::closing::MetricsText;
 use super::health::client;
-use crate::tokens::{Counter, Encoding, Models};
 use agent::{Agent, MODEL};
 use measure::{DemoMeter, Figures, TurnFacts};
+use plimsoll_tokens::{Counter, Encoding, Models};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
 use stage::DemoStage;
@@ -41,7 +41,7 @@ const TERMINATED: u8 = 143;
 pub struct DemoArgs {
     /// Ceiling of the context in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
-          value_parser = crate::turn::sizes::ceiling)]
+          value_parser = plimsoll_core::turn::sizes::ceiling)]
     budget: u32,
     /// Also write what was measured to a file, as JSON. The README's pictures are drawn from it.
     #[arg(long, value_name = "FILE", hide = true)]

@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::grouped;
+    use plimsoll_model::grouped;
 
     fn text(lines: &[PlotLine]) -> Vec<String> {
         lines

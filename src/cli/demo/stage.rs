@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{tenant_key, wire};
 use crate::config::{Backend, Config};
-use crate::ingress::{Drained, Edge, Server};
-use crate::pipeline::App;
-use crate::upstream::BaseUrl;
+use plimsoll_ingress::{Drained, Edge, Server};
+use plimsoll_proxy::pipeline::App;
+use plimsoll_proxy::upstream::BaseUrl;
 
 /// How long a request may go on after the demo was interrupted.
 const DRAIN: Duration = Duration::from_secs(1);

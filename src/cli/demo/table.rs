@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::agent::MODEL;
 use super::measure::{Figures, SessionTotals};
 use super::plot::short;
-use crate::model::grouped;
+use plimsoll_model::grouped;
 
 /// How many faults are listed one by one.
 const FAULTS_LISTED: usize = 10;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::config::settings::TurnSections;
 use crate::config::tests::{good, problems};
-use crate::dialect::stream::UsageMode;
-use crate::policy::{Ladder, Order, Policy};
-use crate::turn::{Guidance, KeepErrors, Mode, Offer, SetBreakpoints};
+use plimsoll_core::policy::{Ladder, Order, Policy};
+use plimsoll_core::turn::{Guidance, KeepErrors, Mode, Offer, SetBreakpoints};
+use plimsoll_wire::stream::UsageMode;
 
 fn profile<'a>(config: &'a Config, name: &str) -> &'a TurnSections {
     &config.profiles[name].turns
@@ -258,5 +258,5 @@ fn an_operators_profile_starts_from_the_shipped_one_of_its_name() {
     assert!(config.profiles["coding"].when.is_some());
     let paper = &profile(&config, "paper").budget;
     assert_eq!((paper.order, paper.ceiling), (Order::Paper, 50_000));
-    assert_eq!(paper.floor, crate::commit::Floor::Fraction(0.6));
+    assert_eq!(paper.floor, plimsoll_core::commit::Floor::Fraction(0.6));
 }

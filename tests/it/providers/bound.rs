@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use plimsoll::store::Store;
-use plimsoll::store::faults::Faults;
-use plimsoll::store::memory::Memory;
-use plimsoll::turn::Offer;
+use plimsoll_core::turn::Offer;
 use plimsoll_scripted::rules::Mismatch;
 use plimsoll_scripted::{Form, Received, Rule, Rules, Verdict, thoughts};
+use plimsoll_store::Store;
+use plimsoll_store::faults::Faults;
+use plimsoll_store::memory::Memory;
 use serde_json::Value;
 
 use super::agent::{Agent, Heard};

@@ -2,7 +2,7 @@
 //! with it, by the first pass or before it, and with a restart before each of the turns around it. Asserts
 //! only in `session`.
 
-use plimsoll::turn::Offer;
+use plimsoll_core::turn::Offer;
 use plimsoll_scripted::Form;
 
 use super::session::Case;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll::config::Backend;
-use plimsoll::turn::Offer;
+use plimsoll_core::turn::Offer;
 use plimsoll_scripted::rules::Mismatch;
 use plimsoll_scripted::{Form, Reads, Rule, Rules};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Answers of all dialects, whole and streamed, with a hidden call and without. Spoils none of them.
 
-use plimsoll::model::Dialect;
+use plimsoll_wire::Dialect;
 
 pub const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Responses, Dialect::Messages];
 

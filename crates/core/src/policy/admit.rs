@@ -1,0 +1,49 @@
+//! The rung `admit`: a new result over a limit is clipped once, by its shape, before it is sent for
+//! the first time (paper 001, tier 1; paper 002, "Compression at the edges"). What is missing stands
+//! at each cut, and `recall` brings it back. Never clips what was sent before.
+
+use super::ask::{AdmitSettings, Level, Policy, PolicyAsk};
+use super::fresh;
+use super::pass::Proposal;
+use crate::clip::{ClipLimits, clip};
+use crate::session::index::ItemIndex;
+use crate::session::transcript::Item;
+use plimsoll_model::{Kept, Mark, ToolClass};
+
+/// Whether the results of a call are never clipped.
+fn is_spared(settings: &AdmitSettings, call: &Item) -> bool {
+    (call.class == ToolClass::Read && !settings.reads) || settings.except.match_name(&call.name)
+}
+
+/// Proposes a clip of each new result that is over the limits.
+pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
+    fresh::edit(ask, Policy::Admit, Level::Clip, |call| kept(ask, call))
+}
+
+/// What stays of a result; `None` if all of it does.
+fn kept(ask: &PolicyAsk<'_>, at: ItemIndex) -> Option<Kept> {
+    let (settings, seen) = (&ask.config.admit, ask.view.marked());
+    let call = seen.transcript.items.get(at)?;
+    if is_spared(settings, call) || seen.mark_of(at) != Mark::Live {
+        return None;
+    }
+    let ClipLimits {
+        tokens,
+        lines,
+        bytes,
+    } = settings.limits;
+    // The size is known, so most results need not be read.
+    let result = call.pair?;
+    let small = tokens == 0 || seen.transcript.items.get(result)?.tokens <= tokens;
+    if (small && lines == 0 && bytes == 0) || seen.pointers().contains_key(&at) {
+        return None;
+    }
+    let text = (ask.originals)(result)?;
+    let clip = clip(&text, &settings.limits, ask.measure.count)?;
+    Some(Kept {
+        of: u32::try_from(text.len()).ok(),
+        lines: clip.spans,
+        shape: Some(clip.shape),
+        ..Kept::default()
+    })
+}

@@ -1,0 +1,38 @@
+//! What a view has left of single items, in tokens. Never says what stands there.
+
+use super::{View, own_note};
+use crate::session::index::ItemIndex;
+use crate::session::marked::Marked;
+use plimsoll_model::ItemKind;
+
+impl View {
+    /// Tokens that the view shows of an item: of a call also those of its result, without the tokens
+    /// of their messages. 0 if the item is not shown, and for results, which count with their calls.
+    #[must_use]
+    pub fn tokens_of(&self, index: ItemIndex) -> u32 {
+        let seen = Marked::new(&self.transcript, &self.marks);
+        let Some(item) = seen.transcript.items.get(index) else {
+            return 0;
+        };
+        let own = own_note(&self.notes, index, item).map_or(item.tokens, |note| note.tokens());
+        match item.kind {
+            ItemKind::Result if item.pair.is_some() => 0,
+            ItemKind::Call if !seen.call_shown(index) => 0,
+            ItemKind::Call => {
+                let result = item.pair.and_then(|pair| seen.transcript.items.get(pair));
+                let note = self.notes.results.get(&index);
+                let result = note
+                    .map(|note| note.tokens())
+                    .or(result.map(|item| item.tokens));
+                own + result.unwrap_or(0)
+            }
+            ItemKind::Text | ItemKind::Reasoning if !self.is_shown(item) => 0,
+            ItemKind::Text
+            | ItemKind::Reasoning
+            | ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Opaque => own,
+        }
+    }
+}

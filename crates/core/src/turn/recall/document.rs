@@ -1,0 +1,56 @@
+//! A text that a recall brings back, before it is cut to size, and the places of originals in it.
+//! Never knows where they come from.
+
+use plimsoll_model::{ItemNo, Original};
+
+/// A text to bring back, whole or in part.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    /// How the result begins, before it describes its part.
+    pub(super) head: String,
+    /// Lines between the head and the text.
+    pub(super) more: String,
+    /// The text.
+    pub(super) text: String,
+    /// The originals in the text.
+    originals: Vec<Original>,
+}
+
+impl Document {
+    /// An empty text under a head.
+    pub(super) fn headed(head: String) -> Self {
+        Self {
+            head,
+            ..Self::default()
+        }
+    }
+
+    /// The places of the originals after so many more bytes.
+    pub(super) fn shifted(&self, by: usize) -> Vec<Original> {
+        let by = u32::try_from(by).unwrap_or(u32::MAX);
+        let shift = |original: &Original| Original {
+            start: original.start.saturating_add(by),
+            end: original.end.saturating_add(by),
+            ..*original
+        };
+        self.originals.iter().map(shift).collect()
+    }
+
+    pub(super) fn push(&mut self, no: ItemNo, original: &str) {
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let start = self.text.len();
+        self.text.push_str(original);
+        self.originals.push(Original {
+            item: no,
+            start: place(start),
+            end: place(self.text.len()),
+        });
+    }
+
+    /// Begins a new line unless the text ends with one.
+    pub(super) fn line(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A report as a table for a terminal. Pure: figures to text. Owns no figure itself.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::outcome::{Outcome, Report, Share};
+use super::trace::Tools;
+use super::{Annotate, Options, Think};
+use plimsoll_core::policy::Policy;
+use plimsoll_model::ReasoningBack;
+
+/// How a figure is shown.
+type Show = fn(&Outcome) -> String;
+
+/// The columns: a head, and what stands under it.
+const COLUMNS: [(&str, Show); 18] = [
+    ("requests", |o| o.requests.to_string()),
+    ("sent", |o| millions(o.sent as f64)),
+    ("peak", |o| o.peak.to_string()),
+    ("over", |o| o.over.to_string()),
+    ("pruned", |o| share(o.prune_rate())),
+    ("passes", |o| o.passes.to_string()),
+    ("above floor", |o| o.shallow.to_string()),
+    ("runs", |o| o.runs.to_string()),
+    ("breaks", |o| o.breaks.to_string()),
+    ("cached", |o| share(o.cached_share())),
+    ("cost", |o| millions(o.cost)),
+    ("K", |o| fine(o.visible.kept())),
+    ("K+named", |o| fine(o.recoverable.kept())),
+    ("L", |o| fine(o.lines.kept())),
+    ("P", |o| fine(o.passages.kept())),
+    ("no impact", no_impact),
+    ("again", |o| o.refetches.to_string()),
+    ("µs", |o| format!("{:.0}", o.micros())),
+];
+
+/// The table, and what its columns mean.
+#[must_use]
+pub fn table(report: &Report, options: &Options) -> String {
+    let policies = report.policies();
+    let mut rows = vec![vec![String::from("policy")]];
+    if let Some(head) = rows.first_mut() {
+        head.extend(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
+    }
+    for (name, outcome) in &policies {
+        let mut row = vec![(*name).to_owned()];
+        row.extend(COLUMNS.iter().map(|(_, show)| show(outcome)));
+        rows.push(row);
+    }
+    let mut text = aligned(&rows);
+    text.push('\n');
+    text.push_str(&legend(report, options));
+    text
+}
+
+/// Columns as wide as their widest cell, the first flush left and the others flush right.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).add_rows(rows);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at > 0 { 2 } else { 0 }, 0));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
+}
+
+fn legend(report: &Report, options: &Options) -> String {
+    let ceilings: Vec<String> = options.ceilings.iter().map(ToString::to_string).collect();
+    let annotate = match options.annotate {
+        Annotate::None => "nobody marks episodes",
+        Annotate::Inferred => "cwl and cwl-paper: episodes inferred from the tools, at no cost",
+        Annotate::Obedient => {
+            "cwl and cwl-paper: episodes marked by a model that does as it is asked; schema, \
+             guidance, exchanges, their output and extra hops are charged"
+        }
+        Annotate::Scripted => {
+            "cwl and cwl-paper: episodes marked by a scripted model; schema, guidance, exchanges, \
+             their output and extra hops are charged"
+        }
+    };
+    let derived = report.sessions.iter();
+    let derived = derived.filter(|one| one.tools == Tools::Derived).count();
+    format!(
+        "{} sessions{}, τ = {}; {annotate}. Prices: {}.\n\
+         Tools were not recorded in {derived} of them; they are made up from the calls.\n\
+         sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
+         needed and\nthat were still visible; K+named: visible, or named in the view by item or \
+         episode; L: whole lines; P: passages of four words that answers repeated,\nthe rare ones \
+         weighing more.\nno impact: passes after which nothing was missed that they took, \
+         with its 95 % interval.\n\
+         above floor: passes that stopped above it; runs: those that were the third of their kind \
+         within ten turns,\nall three with the ceiling met.\n{}{}{}",
+        report.sessions.len(),
+        if report.short == 0 {
+            String::new()
+        } else {
+            format!(" ({} shorter ones left out)", report.short)
+        },
+        ceilings.join(" + "),
+        options.pricing.name,
+        if options
+            .policies
+            .iter()
+            .any(|ladder| ladder.has(Policy::Compaction))
+        {
+            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
+             sent;\nwhat it tells is not known and counts as nothing.\n"
+        } else {
+            ""
+        },
+        thinking(report, options),
+        ended(report, options),
+    )
+}
+
+/// How much every answer was made to think, and what of the cost that is.
+fn thinking(report: &Report, options: &Options) -> String {
+    let Some(Think { tokens, spread }) = options.think else {
+        return String::new();
+    };
+    let policies = report.policies();
+    let cost = policies
+        .first()
+        .map_or(0.0, |(_, outcome)| outcome.thinking);
+    let size = match (tokens, spread) {
+        (0, 0) => return "Thoughts are as they were recorded.\n".to_owned(),
+        (tokens, 0) => format!("{tokens} tokens"),
+        (tokens, spread) => format!(
+            "{} to {} tokens",
+            tokens.saturating_sub(spread),
+            tokens + spread
+        ),
+    };
+    format!(
+        "Every answer thinks {size}, made up of words of its session, in place of what was recorded; nothing is \
+         looked for in them.\nAs output they are {} of each cost.\n",
+        millions(cost)
+    )
+}
+
+/// How much of what was thought passes ended, where thoughts are bound to what stands before them.
+fn ended(report: &Report, options: &Options) -> String {
+    if options.pricing.family.reasoning_back != ReasoningBack::Bound {
+        return String::new();
+    }
+    let policies = report.policies();
+    let each = policies.iter().map(|(name, outcome)| {
+        let Share { part, whole } = outcome.thoughts;
+        format!(
+            "{name} {} of {}",
+            millions(part as f64),
+            millions(whole as f64)
+        )
+    });
+    let each: Vec<String> = each.collect();
+    format!(
+        "Tokens of thoughts, in millions, that passes ended of what was thought: {}.\n",
+        each.join("; ")
+    )
+}
+
+pub(super) fn millions(count: f64) -> String {
+    format!("{:.2}", count / 1e6)
+}
+
+pub(super) fn share(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+pub(super) fn fine(share: f64) -> String {
+    format!("{share:.4}")
+}
+
+fn no_impact(outcome: &Outcome) -> String {
+    if outcome.passes == 0 {
+        return "-".to_owned();
+    }
+    let rate = outcome.no_impact();
+    let (low, high) = rate.wilson();
+    format!("{:.2} [{low:.2},{high:.2}]", rate.kept())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_column_is_flush_left_and_the_others_right() {
+        let row = |cells: [&str; 3]| cells.map(ToOwned::to_owned).to_vec();
+        let rows = [row(["policy", "µs", ""]), row(["cwl", "1", "0.5"])];
+        assert_eq!(aligned(&rows), "policy  µs\ncwl      1  0.5\n");
+    }
+}

@@ -1,0 +1,237 @@
+//! The views that policies send at chosen turns, for a real model to read: their messages, the recorded
+//! answer, and what the cheap measures say of each. Owns the lines that are written; never asks a model.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+use twox_hash::XxHash3_64;
+
+use super::anchors::Needs;
+use super::blocks::{Needed, Texts};
+use super::message_text::{self, TextPart};
+use super::sample::{self, Choice, Drawn};
+pub use super::seats::Match;
+use super::seats::{self, Seat, ceiling, play, search, tokens};
+use super::{Lab, ReplayError, Source, Watch, across};
+use plimsoll_model::strings;
+
+/// What came out.
+pub struct Views {
+    /// One JSON object for each turn and policy, in the order in which they are to be scored.
+    pub lines: Vec<String>,
+    /// Turns and sessions.
+    pub counts: (usize, usize),
+    /// Each view's name, mean size in tokens and setting.
+    pub sizes: Vec<(String, f64, String)>,
+}
+
+/// Writes the views of the lab's policies, and of plain truncation, at the turns that are drawn.
+///
+/// # Errors
+/// [`ReplayError`] where a session can't be read or played.
+pub fn write(
+    lab: &Lab,
+    sources: &[Source],
+    choice: &Choice,
+    size: Match,
+    watch: &dyn Watch,
+) -> Result<Views, ReplayError> {
+    let mut seats = seats::all(lab);
+    let fair = |session: &Drawn| seats::fair(lab, session, &seats);
+    let drawn = sample::draw(lab, sources, choice, &fair, watch)?;
+    if size != Match::Nothing {
+        search(lab, &drawn, &mut seats, size, watch)?;
+    }
+    let one = |at: usize| drawn.get(at).map(|session| lines(lab, session, &seats));
+    let order: Vec<usize> = (0..drawn.len()).collect();
+    let mut all = Vec::new();
+    for session in across(lab.options.threads, &order, &one, watch)
+        .into_iter()
+        .flatten()
+    {
+        all.extend(session?);
+    }
+    all.sort_by_key(|line| (line.block, line.at, line.seat));
+    let turns = all.len() / seats.len().max(1);
+    let sizes = seats.iter().map(|seat| {
+        let own = all.iter().filter(|line| line.name == seat.name());
+        let sum: u64 = own.map(|line| line.tokens).sum();
+        let mean = sum as f64 / turns.max(1) as f64;
+        (seat.name().to_owned(), mean, seat.setting(lab).to_string())
+    });
+    Ok(Views {
+        sizes: sizes.collect(),
+        counts: (turns, drawn.len()),
+        lines: all.into_iter().map(|line| line.text).collect(),
+    })
+}
+
+/// One line of the file.
+struct ViewLine {
+    block: usize,
+    at: usize,
+    seat: usize,
+    name: String,
+    tokens: u64,
+    text: String,
+}
+
+fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<ViewLine>, ReplayError> {
+    let needs = Needs::of(&session.trace);
+    let mut lines = Vec::new();
+    let mut turn: Option<(usize, DrawnTurn)> = None;
+    let raw = &session.trace.messages;
+    play(lab, session, seats, &mut |shown| {
+        let Some(seat) = seats.get(shown.seat) else {
+            return;
+        };
+        let before = raw.get(..shown.at).unwrap_or_default();
+        let Some(answer) = raw.get(shown.at) else {
+            return;
+        };
+        let known = turn.take().filter(|(at, _)| *at == shown.at);
+        let (_, own) = known.unwrap_or_else(|| {
+            let history: Vec<&[u8]> = before.iter().map(|one| one.raw.as_ref()).collect();
+            (shown.at, DrawnTurn::of(&history, &answer.raw))
+        });
+        let size = tokens(lab, &shown.messages);
+        let sizes = session.sizes.get(..shown.at).unwrap_or_default();
+        let text = json!({
+            "session": session.trace.name,
+            "turn": shown.at,
+            "block": shown.block,
+            "policy": seat.name(),
+            "annotate": lab.options.annotate.name(),
+            "ceiling": ceiling(lab),
+            "setting": seat.setting(lab),
+            "tokens": size,
+            "history": sizes.iter().map(|one| one.tokens).sum::<u64>(),
+            "measures": measures(&needs, shown.at, &own, &shown.messages),
+            "strings": own.strings.told(&shown.messages),
+            "messages": shown.messages.iter().filter_map(|one| value(one)).collect::<Vec<_>>(),
+            "answer": value(&answer.raw),
+        });
+        lines.push(ViewLine {
+            block: shown.block,
+            at: shown.at,
+            seat: shown.seat,
+            name: seat.name(),
+            tokens: size,
+            text: text.to_string(),
+        });
+        turn = Some((shown.at, own));
+    })?;
+    Ok(lines)
+}
+
+fn value(bytes: &[u8]) -> Option<Value> {
+    serde_json::from_slice(bytes).ok()
+}
+
+/// What an answer needs, however the view came about.
+struct DrawnTurn {
+    needed: Needed,
+    strings: AnswerStrings,
+}
+
+impl DrawnTurn {
+    fn of(history: &[&[u8]], answer: &[u8]) -> Self {
+        let texts = Texts::of(history.iter().copied());
+        Self {
+            needed: Needed::of(answer, &texts),
+            strings: AnswerStrings::of(history, answer),
+        }
+    }
+}
+
+/// Each measure's part and whole.
+fn measures(needs: &Needs, at: usize, turn: &DrawnTurn, messages: &[Vec<u8>]) -> Value {
+    let (mut strings, mut lines) = (HashSet::new(), HashSet::new());
+    let mut passages = HashSet::new();
+    for held in messages.iter().filter_map(|one| needs.held(one)) {
+        strings.extend(held.strings());
+        lines.extend(held.lines);
+        passages.extend(held.passages);
+    }
+    let mut found = Map::new();
+    let share = |needed: &[u32], held: &HashSet<u32>| {
+        let part = needed.iter().filter(|one| held.contains(one)).count();
+        json!([part, needed.len()])
+    };
+    if let Some(ask) = needs.asks.get(at) {
+        found.insert("K".to_owned(), share(&ask.strings, &strings));
+        found.insert("L".to_owned(), share(&ask.lines, &lines));
+        let held = ask
+            .passages
+            .iter()
+            .filter(|(one, _)| passages.contains(one));
+        let part: u32 = held.map(|(_, weight)| weight).sum();
+        let whole: u32 = ask.passages.iter().map(|(_, weight)| weight).sum();
+        found.insert("P".to_owned(), json!([part, whole]));
+    }
+    let texts = Texts::of(messages.iter().map(Vec::as_slice));
+    for (name, one) in turn.needed.in_view(&texts) {
+        found.insert(name, json!([one.part, one.whole]));
+    }
+    Value::Object(found)
+}
+
+/// The distinctive strings of an answer that had been said before, and the lines of its history.
+struct AnswerStrings {
+    said: Vec<String>,
+    lines: HashSet<u64>,
+}
+
+impl AnswerStrings {
+    fn of(history: &[&[u8]], answer: &[u8]) -> Self {
+        let (mut known, mut lines) = (HashSet::new(), HashSet::new());
+        for bytes in history {
+            message_text::texts(bytes, &mut |_: TextPart, text: &str| {
+                known.extend(strings(text).map(|(_, string)| string.to_owned()));
+                lines.extend(text.lines().map(line));
+            });
+        }
+        let mut said = HashSet::new();
+        message_text::texts(answer, &mut |part: TextPart, text: &str| {
+            if part != TextPart::Reasoning {
+                let all = strings(text).map(|(_, string)| string.to_owned());
+                said.extend(all.filter(|string| known.contains(string)));
+            }
+        });
+        let mut said: Vec<String> = said.into_iter().collect();
+        said.sort_unstable();
+        Self { said, lines }
+    }
+
+    /// How a view shows them: `shown` in a line that stands so in the history, `indexed` in others alone,
+    /// `hidden` nowhere.
+    fn told(&self, messages: &[Vec<u8>]) -> Value {
+        let (mut shown, mut noted) = (HashSet::new(), HashSet::new());
+        for bytes in messages {
+            message_text::texts(bytes, &mut |_: TextPart, text: &str| {
+                for one in text.lines() {
+                    let own = strings(one).map(|(_, string)| string.to_owned());
+                    if self.lines.contains(&line(one)) {
+                        shown.extend(own);
+                    } else {
+                        noted.extend(own);
+                    }
+                }
+            });
+        }
+        let (mut seen, mut indexed, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+        for string in &self.said {
+            let list = match (shown.contains(string), noted.contains(string)) {
+                (true, _) => &mut seen,
+                (false, true) => &mut indexed,
+                (false, false) => &mut hidden,
+            };
+            list.push(string);
+        }
+        json!({"shown": seen, "indexed": indexed, "hidden": hidden})
+    }
+}
+
+fn line(text: &str) -> u64 {
+    XxHash3_64::oneshot(text.trim().as_bytes())
+}

@@ -1,0 +1,86 @@
+//! Where a record belongs: the tenant, the session, and the parent of the session. Owns the names
+//! of sessions that clients see. Never looks anything up.
+
+use std::sync::Arc;
+
+use super::erasing::Began;
+use plimsoll_model::{Digest, Head, Role, Scope, Shape, TenantId};
+use plimsoll_wire::Dialect;
+
+/// Where a record belongs.
+#[derive(Clone, Debug)]
+pub struct RecordPlace {
+    /// The tenant that owns the record.
+    pub tenant: TenantId,
+    /// The explicit session.
+    pub scope: Scope,
+    /// The session's records in this dialect. An agent that changes its dialect in the middle
+    /// begins anew, because one dialect can't use the bytes of another. Watched turns have records
+    /// of their own, because their views were never sent.
+    pub keys: Scope,
+    /// The name of the session that the client sees. Empty until [`Self::named`].
+    pub session: String,
+    /// The parent of the session, if the client names one.
+    pub parent: Option<Scope>,
+    /// When the turn began, which decides whether it is recorded if its session is erased.
+    pub began: Began,
+}
+
+impl RecordPlace {
+    /// The place of a tenant's session in a dialect.
+    #[must_use]
+    pub fn new(
+        tenant: TenantId,
+        (scope, parent): (Scope, Option<Scope>),
+        dialect: Dialect,
+        began: Began,
+    ) -> Self {
+        let keys = match dialect {
+            Dialect::Chat => scope.clone(),
+            Dialect::Responses | Dialect::Messages => {
+                Scope(format!("{}\u{1e}{}", dialect.name(), scope.0))
+            }
+        };
+        Self {
+            tenant,
+            scope,
+            keys,
+            session: String::new(),
+            parent,
+            began,
+        }
+    }
+
+    /// The place of the same session's watched turns.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        let keys = Scope(format!("watched\u{1e}{}", self.keys.0));
+        Self { keys, ..self }
+    }
+
+    /// The place with the name of its session: a hash of its scope, or else of the root of its chain.
+    #[must_use]
+    pub fn named(self, shapes: &[Arc<Shape>], heads: &[Head]) -> Self {
+        let session = if self.scope.0.is_empty() {
+            let tenant = self.tenant.0;
+            let first = shapes.iter().position(|shape| shape.role == Role::User);
+            let root = first.and_then(|at| heads.get(at + 1)).copied();
+            let root = root.map_or(Digest([0; 32]), |head| head.0);
+            Digest::of(&[b"session", tenant.as_bytes(), root.as_bytes()]).short()
+        } else {
+            explicit(self.tenant, &self.scope)
+        };
+        Self { session, ..self }
+    }
+}
+
+/// The name of the parent session, as the client sees it in that session.
+#[must_use]
+pub fn parent_session(place: &RecordPlace) -> Option<String> {
+    let parent = place.parent.as_ref()?;
+    Some(explicit(place.tenant, parent))
+}
+
+fn explicit(tenant: TenantId, scope: &Scope) -> String {
+    Digest::of(&[b"session", tenant.0.as_bytes(), scope.0.as_bytes()]).short()
+}

@@ -1,0 +1,219 @@
+//! Finds what a request leaves out because it was said before. Owns the keys under which responses
+//! and items are stored, and reads what they lead to. Never crosses tenants, and never guesses:
+//! what is incomplete counts as not found.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+
+use super::record_place::RecordPlace;
+use super::stored_content::StoredContent;
+use crate::history::{self, FindError, Reads};
+use plimsoll_core::session::path::Path;
+use plimsoll_model::{Digest, RecordId, Scope, TenantId};
+use plimsoll_store::Link;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::request::{Found, Lost, Request};
+
+/// How many entries with the same id are read. Some servers give one id to everything, and each
+/// request would otherwise read all of it.
+const ENTRIES_PER_ID: usize = 16;
+/// How many messages are read at a time.
+const MESSAGES_AT_ONCE: usize = 64;
+
+/// The key that leads to the record of a response.
+fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
+    let tenant = tenant.0.as_bytes();
+    Digest::of(&[
+        b"response",
+        tenant,
+        dialect.name().as_bytes(),
+        id.as_bytes(),
+    ])
+}
+
+/// The key that leads to the messages that hold an item.
+fn item_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
+    let tenant = tenant.0.as_bytes();
+    Digest::of(&[b"item", tenant, dialect.name().as_bytes(), id.as_bytes()])
+}
+
+/// The key that leads to those messages in one session. A client that changes its copy of an item
+/// does not change other sessions, and some servers give an id more than once.
+fn own_key(item: Digest, scope: &Scope) -> Digest {
+    Digest::of(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
+}
+
+/// The links that lead to a response by its id, and to the items of its turn by theirs.
+pub(super) fn links(
+    place: &RecordPlace,
+    dialect: Dialect,
+    (response, record, turn): (&str, RecordId, u32),
+    kept: &StoredContent,
+) -> Vec<Link> {
+    let tenant = place.tenant;
+    let mut links = vec![Link {
+        key: response_key(tenant, dialect, response),
+        id: record.0,
+        turn,
+    }];
+    for (message, bytes) in &kept.messages {
+        for id in dialect.ids(bytes) {
+            let item = item_key(tenant, dialect, &id);
+            // A turn without an explicit session is found among all messages of the tenant.
+            let own = (!place.scope.0.is_empty()).then(|| own_key(item, &place.scope));
+            links.extend([item].into_iter().chain(own).map(|key| Link {
+                key,
+                id: *message,
+                turn,
+            }));
+        }
+    }
+    links
+}
+
+/// What a look-up of references found.
+pub(super) enum LookedUp {
+    /// Everything.
+    Found(Referred),
+    /// Not this one, which is the first that is missing.
+    Lost(Lost),
+}
+
+/// What a request refers to.
+#[derive(Default)]
+pub(super) struct Referred {
+    /// What is put into the request.
+    pub found: Found,
+    /// The path to the response that the request goes on from. Other responses may say the same.
+    pub path: Option<Path>,
+}
+
+/// Looks up what a request refers to, up to `cap` bytes with its own. An item comes from the
+/// response that the request goes on from. Otherwise it is the last one in the session, or the last
+/// one in the tenant's longest conversation.
+///
+/// # Errors
+/// [`FindError`] if the store fails. What is not there is [`Lost`].
+pub(super) fn look_up(
+    reads: &Reads<'_>,
+    (tenant, scope): (TenantId, &Scope),
+    request: &Request,
+    cap: usize,
+) -> Result<LookedUp, FindError> {
+    let dialect = request.dialect;
+    let mut known = Referred::default();
+    let mut room = Room(cap.saturating_sub(request.body.len()));
+    let mut said = HashSet::new();
+    // The conversation comes first: its messages are the first place to look for the items.
+    if let Some(id) = request.previous_response() {
+        let key = response_key(tenant, dialect, id);
+        match conversation(reads, key, &mut room)? {
+            Some(conversation) => {
+                known.found.before = conversation.messages;
+                known.path = Some(conversation.path);
+                said.extend(conversation.ids);
+            }
+            None => return Ok(LookedUp::Lost(Lost::Response)),
+        }
+    }
+    // All keys are read at once, because each read may wait for the disk.
+    let ids: Vec<&str> = request.named_items().collect();
+    let all = ids.iter().map(|id| item_key(tenant, dialect, id));
+    let keys: Vec<Digest> = all
+        .clone()
+        .chain(all.map(|key| own_key(key, scope)))
+        .collect();
+    let sets = reads.links(&keys)?;
+    let (all, own) = sets.split_at(ids.len());
+    for (id, (all, own)) in ids.into_iter().zip(all.iter().zip(own)) {
+        let said = all.iter().filter(|(_, message)| said.contains(message));
+        // The most likely messages come first, so that `ENTRIES_PER_ID` cuts off the least likely.
+        let likely = said.rev().chain(own.iter().rev()).chain(all.iter().rev());
+        let likely = likely.map(|(_, message)| *message).take(ENTRIES_PER_ID);
+        match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
+            Some(item) => known.found.items.push(item),
+            None => return Ok(LookedUp::Lost(Lost::Item)),
+        }
+    }
+    Ok(LookedUp::Found(known))
+}
+
+/// How many more bytes may be put into a request.
+struct Room(usize);
+
+impl Room {
+    fn takes(&mut self, bytes: &Bytes) -> bool {
+        let left = self.0.checked_sub(bytes.len());
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+/// A conversation that ends with a response.
+struct LinkedConversation {
+    /// The path to the response.
+    path: Path,
+    /// The digests of its messages.
+    ids: Vec<Digest>,
+    /// The bytes of its messages.
+    messages: Vec<Bytes>,
+}
+
+/// Reads the conversation that ends with a response. `None` if a part of it is missing or too long.
+fn conversation(
+    reads: &Reads<'_>,
+    key: Digest,
+    room: &mut Room,
+) -> Result<Option<LinkedConversation>, FindError> {
+    let mut newest = None;
+    let links = reads.links(&[key])?.into_iter().flatten();
+    let links: Vec<_> = links.collect();
+    for (_, id) in links.into_iter().rev().take(ENTRIES_PER_ID) {
+        let id = RecordId(id);
+        if let Some(record) = history::record(reads, id)? {
+            // A server that gives an id again no longer knows its first use.
+            newest = newest.max(Some((record.ended, id)));
+        }
+    }
+    let Some((_, id)) = newest else {
+        return Ok(None);
+    };
+    let Some(path) = history::load(reads, id)? else {
+        return Ok(None);
+    };
+    let Some(said) = history::conversation(reads, &path)? else {
+        return Ok(None);
+    };
+    let mut messages = Vec::with_capacity(said.messages.len());
+    for ids in said.messages.chunks(MESSAGES_AT_ONCE) {
+        for bytes in reads.blobs(ids)? {
+            match bytes.filter(|bytes| room.takes(bytes)) {
+                Some(bytes) => messages.push(bytes),
+                None => return Ok(None),
+            }
+        }
+    }
+    Ok(Some(LinkedConversation {
+        path,
+        ids: said.messages,
+        messages,
+    }))
+}
+
+/// An item, from the first of the messages that holds it.
+fn item(
+    reads: &Reads<'_>,
+    dialect: Dialect,
+    id: &str,
+    messages: impl Iterator<Item = Digest>,
+) -> Result<Option<Bytes>, FindError> {
+    for message in messages {
+        let message = reads.blobs(&[message])?.into_iter().next().flatten();
+        let item = message.and_then(|message| dialect.item(&message, id));
+        if item.is_some() {
+            return Ok(item);
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,161 @@
+//! The metrics of money that finished turns move: what they cost, what the clients' own requests would have cost, and
+//! what was saved. Never computes either: `tokens::ledger` does.
+
+use prometheus::Error;
+
+use super::table::{Table, each};
+use crate::record::labels::{CallRole, LedgerSide, LedgerTokens, SavedPart};
+use crate::record::turn_report::TurnReport;
+use plimsoll_tokens::ledger::Account;
+
+/// All of them.
+pub(super) fn of_turns(t: &mut Table<'_>) -> Result<(), Error> {
+    cost(t)?;
+    saved(t)
+}
+
+/// What turns cost, and what the clients' own requests would have cost.
+fn cost(t: &mut Table<'_>) -> Result<(), Error> {
+    t.sums(
+        "cost_usd_total",
+        "Money paid to providers, in US dollars",
+        "kind",
+        |turn, add| {
+            each(LedgerTokens::ALL, |kind| add(kind, turn.cost_usd(kind)));
+        },
+    )?;
+    t.pairs(
+        "ledger_tokens_total",
+        "Tokens of all upstream calls (sent), of the clients' own requests if they had been forwarded as they were \
+         (client), and of the views that watched turns would have sent (projected); input includes cache_read and \
+         cache_write",
+        ["side", "type"],
+        |turn, add| {
+            for side in LedgerSide::ALL {
+                let Some((usage, ..)) = turn.side(side) else { continue };
+                each(LedgerTokens::ALL, |kind| add(side, kind, kind.of(usage)));
+            }
+        },
+    )?;
+    t.sums(
+        "ledger_units_total",
+        "What those tokens cost by the model's prices, in units of one plain input token",
+        "side",
+        |turn, add| each_side(turn, |side, units, _| add(side, units)),
+    )?;
+    t.sums(
+        "ledger_usd_total",
+        "What those tokens cost in US dollars, where the model's price is known",
+        "side",
+        |turn, add| {
+            each_side(turn, |side, units, usd| {
+                add(side, usd.unwrap_or_default() * units)
+            })
+        },
+    )?;
+    // Units without a price have a metric of their own, so that the sum in dollars does not look complete.
+    t.sums(
+        "ledger_unpriced_units_total",
+        "The part of ledger_units_total whose price in US dollars is not known",
+        "side",
+        |turn, add| {
+            each_side(turn, |side, units, usd| {
+                add(side, if usd.is_some() { 0.0 } else { units })
+            })
+        },
+    )?;
+    t.sums(
+        "ledger_role_units_total",
+        "The same as ledger_units_total of the side sent, by what calls were for: the session's work (main), hops that \
+         only hidden calls answered (hidden), requests without tools (aside)",
+        "role",
+        |turn, add| each_role(turn, |role, units, _| add(role, units)),
+    )?;
+    t.sums(
+        "ledger_role_usd_total",
+        "The same in US dollars, where the model's price is known",
+        "role",
+        |turn, add| each_role(turn, |role, units, usd| add(role, usd * units)),
+    )?;
+    t.count(
+        "unread_answers_total",
+        "Answers that passed in a form or at a size that is not read, so that their cost is not known",
+        |turn| u64::from(turn.unread),
+    )
+}
+
+/// What was saved, and what watched turns would have saved.
+fn saved(t: &mut Table<'_>) -> Result<(), Error> {
+    t.balances(
+        "saved_units",
+        "What was saved so far, in units of one plain input token: net is evicted and breakpoints less rewritten and \
+         annotated; unexplained is no part of it; may fall",
+        "part",
+        |turn, add| each_part(turn.ledger.as_ref(), |part, units, _| add(part, units)),
+    )?;
+    t.balances(
+        "saved_usd",
+        "The same in US dollars, where the model's price is known",
+        "part",
+        |turn, add| {
+            each_part(turn.ledger.as_ref(), |part, units, usd| {
+                add(part, usd * units)
+            })
+        },
+    )?;
+    t.balances(
+        "projected_saved_units",
+        "What watched turns would have saved so far if they were managed, as saved_units; none of it was saved",
+        "part",
+        |turn, add| each_part(turn.projected.as_ref(), |part, units, _| add(part, units)),
+    )?;
+    t.balances(
+        "projected_saved_usd",
+        "The same in US dollars, where the model's price is known",
+        "part",
+        |turn, add| {
+            each_part(turn.projected.as_ref(), |part, units, usd| {
+                add(part, usd * units)
+            })
+        },
+    )?;
+    t.counts(
+        "projections_total",
+        "Turns that were only watched, by how much is known about them as managed turns",
+        "outcome",
+        |turn, add| each(turn.projection, |projection| add(projection, 1)),
+    )
+}
+
+/// Each side of the ledger with its units, and with the price of one in US dollars.
+fn each_side(turn: &TurnReport, mut run: impl FnMut(LedgerSide, f64, Option<f64>)) {
+    for side in LedgerSide::ALL {
+        each(turn.side(side), |(_, cost, usd)| {
+            run(side, cost.total(), usd)
+        });
+    }
+}
+
+/// Each role with its units, and with the price of one in US dollars, 0 if that is not known.
+fn each_role(turn: &TurnReport, mut run: impl FnMut(CallRole, f64, f64)) {
+    let Some(account) = &turn.ledger else { return };
+    for role in CallRole::ALL {
+        run(
+            role,
+            turn.role_units(role, account),
+            account.usd.unwrap_or_default(),
+        );
+    }
+}
+
+/// Each part of what was saved, in the same way.
+fn each_part(account: Option<&Account>, mut run: impl FnMut(SavedPart, f64, f64)) {
+    let Some(account) = account else { return };
+    for part in SavedPart::ALL {
+        run(
+            part,
+            part.of(&account.parts),
+            account.usd.unwrap_or_default(),
+        );
+    }
+}

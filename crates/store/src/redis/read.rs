@@ -1,0 +1,121 @@
+//! What is asked of the server to find links and blobs, and how its answers are read. Owns what is read
+//! ahead. Never waits on behalf of anybody: that is done by who asks.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use redis::{RedisError, Value};
+
+use plimsoll_model::{Digest, is_id_of};
+
+use super::super::batch::MEMBERS;
+use super::keys::{blob_value, parse_member};
+use super::{Members, ReadError, Shared};
+
+/// How many of the blobs that links lead to are read with them, because they are nearly always asked
+/// for next. Of the others it is only asked whether they are stored.
+const READ_AHEAD: usize = 16;
+/// How many pages of a set are read. More than one is needed only if most of its links lead to
+/// nothing.
+const PAGES: usize = 8;
+
+impl Shared {
+    /// The live members of each set. Dangling links are left in, but a set that is full of them is
+    /// read on.
+    pub(super) async fn read_links(&self, keys: &[Digest]) -> Result<Vec<Members>, ReadError> {
+        let first = keys
+            .iter()
+            .map(|key| self.keys.read_links(key, 0))
+            .collect();
+        let pages = self.ask_to_read(first).await?;
+        let mut sets = Vec::with_capacity(keys.len());
+        for (key, page) in keys.iter().zip(pages) {
+            let mut page = members(page)?;
+            let mut set = Members::new();
+            for number in 1..=PAGES {
+                let full = page.len() >= MEMBERS;
+                set.append(&mut page);
+                if !full || number == PAGES {
+                    break;
+                }
+                let ids: Vec<Digest> = set.iter().map(|(_, id)| *id).collect();
+                let stored = self.are_stored(&ids).await?;
+                let mut stored = stored.into_iter();
+                set.retain(|_| stored.next().unwrap_or(true));
+                if set.len() >= MEMBERS {
+                    break;
+                }
+                let next = vec![self.keys.read_links(key, number * MEMBERS)];
+                let next = self.ask_to_read(next).await?.pop();
+                page = members(next.unwrap_or(Value::Nil))?;
+            }
+            sets.push(set);
+        }
+        Ok(sets)
+    }
+
+    /// Whether each blob is stored.
+    pub(super) async fn are_stored(&self, ids: &[Digest]) -> Result<Vec<bool>, ReadError> {
+        let asked = ids.iter().map(|id| self.keys.has_blob(id)).collect();
+        let answers = self.ask_to_read(asked).await?;
+        Ok(answers
+            .iter()
+            .map(|answer| *answer == Value::Int(1))
+            .collect())
+    }
+
+    /// Whether each blob is stored. Reads the first few into the cache.
+    pub(super) async fn look_ahead(&self, ids: &[Digest]) -> Result<Vec<bool>, ReadError> {
+        let (ahead, rest) = ids.split_at(ids.len().min(READ_AHEAD));
+        let read = ahead.iter().map(|id| self.keys.read_blob(id));
+        let asked = rest.iter().map(|id| self.keys.has_blob(id));
+        let answers = self.ask_to_read(read.chain(asked).collect()).await?;
+        let mut stored = Vec::with_capacity(ids.len());
+        for (id, answer) in ids.iter().zip(answers) {
+            stored.push(match answer {
+                Value::Int(count) => count == 1,
+                value => self.take(id, value)?.is_some(),
+            });
+        }
+        Ok(stored)
+    }
+
+    pub(super) async fn read_blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, ReadError> {
+        let asked = ids.iter().map(|id| self.keys.read_blob(id)).collect();
+        let answers = self.ask_to_read(asked).await?;
+        let blobs = ids
+            .iter()
+            .zip(answers)
+            .map(|(id, answer)| self.take(id, answer));
+        blobs.collect()
+    }
+
+    /// The blob in an answer, checked against its id. It goes into the cache.
+    fn take(&self, id: &Digest, answer: Value) -> Result<Option<Bytes>, ReadError> {
+        let stored = match answer {
+            Value::BulkString(stored) => stored,
+            _ => return Ok(None),
+        };
+        match blob_value(&self.settings.seals, id, &stored) {
+            Ok((_, value)) if is_id_of(id, &value) => {
+                self.cache.insert(*id, value.clone());
+                Ok(Some(value))
+            }
+            Err(error) if !error.is_damage() => Err(ReadError::Value(error)),
+            Ok(_) | Err(_) => {
+                self.mismatched.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The members in an answer. Leaves out what somebody else wrote.
+pub(super) fn members(answer: Value) -> Result<Members, RedisError> {
+    let members: Option<Vec<Vec<u8>>> = redis::from_redis_value(answer)?;
+    let members = members.unwrap_or_default();
+    Ok(members
+        .iter()
+        .filter_map(|member| parse_member(member))
+        .collect())
+}

@@ -1,6 +1,0 @@
-//! The hidden tools: what their calls mean, whether they are valid, and the texts of their results.
-//! Never reads a stream; `dialect` does.
-
-pub(crate) mod bounds;
-pub(crate) mod delimiter;
-pub(crate) mod recall;
