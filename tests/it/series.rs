@@ -42,6 +42,19 @@ fn sizes(start: &str, end: &str) {
     assert_eq!(ratio("1"), sent);
     assert!(sent >= 18.0 && ratio("0.5") < sent, "{sent}");
     assert_eq!(value(start, "plimsoll_context_ceiling_ratio_count"), 0.0);
+    // The results by the class of their tool are the results, but for what each is rounded by.
+    let classes = ["bulk", "read", "shell", "write", "unknown"];
+    let classes = classes.map(|class| {
+        let name = format!("plimsoll_context_tool_tokens_sum{{class=\"{class}\"}}");
+        value(end, &name)
+    });
+    let results = value(end, "plimsoll_context_part_tokens_sum{part=\"results\"}");
+    let all: f64 = classes.iter().sum();
+    assert!(
+        (all - results).abs() <= 5.0 * sent,
+        "{classes:?}, {results}"
+    );
+    assert!(results > 1_000.0 && classes.iter().any(|tokens| *tokens < 0.5));
     assert!(value(end, "plimsoll_store_bytes") > 1_000.0);
     if cfg!(target_os = "linux") {
         for name in [

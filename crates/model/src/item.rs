@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{CallId, Digest};
+use super::{CallId, Digest, label_set};
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,20 +125,21 @@ impl Shape {
     }
 }
 
-/// What a tool is for. This decides the level at which its results are evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ToolClass {
-    /// Search results and listings.
-    Bulk,
-    /// Reads of a file or a page.
-    Read,
-    /// Commands.
-    Shell,
-    /// Edits and writes.
-    Write,
-    /// Anything that no list names.
-    Unknown,
-}
+label_set!(
+    /// What a tool is for. This decides the level at which its results are evicted.
+    ToolClass {
+        /// Search results and listings.
+        Bulk => "bulk",
+        /// Reads of a file or a page.
+        Read => "read",
+        /// Commands.
+        Shell => "shell",
+        /// Edits and writes.
+        Write => "write",
+        /// Anything that no list names.
+        Unknown => "unknown",
+    }
+);
 
 /// How the client's message of a turn relates to the text that earlier hops of the turn handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

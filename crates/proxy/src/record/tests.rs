@@ -10,7 +10,7 @@ use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
 use plimsoll_core::session::view::{Part, Parts};
 use plimsoll_core::turn::{Mode, PinReport};
-use plimsoll_model::{DelimiterAction, EditKind, RecallCall, RecallOutcome, Usage};
+use plimsoll_model::{DelimiterAction, EditKind, RecallCall, RecallOutcome, ToolClass, Usage};
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::{Account, SavedParts};
 use plimsoll_wire::request::Unmanaged;
@@ -86,6 +86,7 @@ pub(super) fn full_turn() -> TurnReport {
         parts: {
             let mut parts = Parts::default();
             parts.add(Part::Results, 40_000);
+            parts.add_class(ToolClass::Read, 40_000);
             parts
         },
         pinned: None,

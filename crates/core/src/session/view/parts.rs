@@ -4,7 +4,7 @@ use super::{View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::note::Note;
 use crate::session::transcript::{Item, Source, TranscriptEntry};
-use plimsoll_model::{ItemKind, Role, label_set};
+use plimsoll_model::{ItemKind, Role, ToolClass, label_set};
 
 label_set!(
     /// A part of what the upstream is sent.
@@ -27,18 +27,38 @@ label_set!(
 
 /// Tokens by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts([u64; Part::ALL.len()]);
+pub struct Parts {
+    parts: [u64; Part::ALL.len()],
+    /// Those of the results once more, by what their tool is for.
+    classes: [u64; ToolClass::ALL.len()],
+}
 
 impl Parts {
     /// The tokens of a part.
     #[must_use]
     pub fn get(&self, part: Part) -> u64 {
-        self.0.get(part as usize).copied().unwrap_or_default()
+        self.parts.get(part as usize).copied().unwrap_or_default()
+    }
+
+    /// The tokens of the results of tools of a class.
+    #[must_use]
+    pub fn of_class(&self, class: ToolClass) -> u64 {
+        self.classes
+            .get(class as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Adds tokens to a part.
     pub fn add(&mut self, part: Part, tokens: u64) {
-        if let Some(slot) = self.0.get_mut(part as usize) {
+        if let Some(slot) = self.parts.get_mut(part as usize) {
+            *slot = slot.saturating_add(tokens);
+        }
+    }
+
+    /// Adds tokens of a result to those of its tool's class.
+    pub fn add_class(&mut self, class: ToolClass, tokens: u64) {
+        if let Some(slot) = self.classes.get_mut(class as usize) {
             *slot = slot.saturating_add(tokens);
         }
     }
@@ -46,7 +66,7 @@ impl Parts {
     /// Moves tokens from a part to another, as many as the part has.
     pub fn shift(&mut self, from: Part, to: Part, tokens: u64) {
         let tokens = tokens.min(self.get(from));
-        if let Some(slot) = self.0.get_mut(from as usize) {
+        if let Some(slot) = self.parts.get_mut(from as usize) {
             *slot -= tokens;
         }
         self.add(to, tokens);
@@ -55,7 +75,10 @@ impl Parts {
     /// All parts with another count each.
     #[must_use]
     pub fn map(self, count: impl Fn(u64) -> u64) -> Self {
-        Self(self.0.map(count))
+        Self {
+            parts: self.parts.map(&count),
+            classes: self.classes.map(count),
+        }
     }
 }
 
@@ -72,12 +95,21 @@ impl View {
             let part = part(entry);
             parts.add(part, u64::from(whole));
             parts.shift(part, Part::Own, u64::from(self.apart(at, entry)));
-            if part == Part::Calls {
-                let hidden = self.hidden(entry);
-                parts.shift(Part::Calls, Part::Own, hidden);
+            match part {
+                Part::Calls => parts.shift(Part::Calls, Part::Own, self.hidden(entry)),
+                Part::Results => parts.add_class(self.class(entry), u64::from(whole)),
+                Part::System | Part::Tools | Part::User | Part::Own => {}
             }
         }
         parts
+    }
+
+    /// What the tool of a result is for.
+    fn class(&self, entry: &TranscriptEntry) -> ToolClass {
+        let mut pairs = self.transcript.items_of(entry).iter();
+        let call = pairs.find_map(|item| item.pair);
+        let call = call.and_then(|call| self.transcript.items.get(call));
+        call.map_or(ToolClass::Unknown, |call| call.class)
     }
 
     /// The tokens of the hidden calls of a message.

@@ -172,6 +172,8 @@ fn a_turn_moves_each_metric_by_its_facts() {
         ("prologue_changes_total", 1.0),
         (r#"context_part_tokens_sum{part="results"}"#, 40_000.0),
         (r#"context_part_tokens_sum{part="own"}"#, 0.0),
+        (r#"context_tool_tokens_sum{class="read"}"#, 40_000.0),
+        (r#"context_tool_tokens_count{class="shell"}"#, 1.0),
         (r#"context_part_tokens_count{part="own"}"#, 1.0),
         ("cache_hit_ratio_sum", 0.4),
         (r#"cost_usd_total{kind="input"}"#, 0.001_2),

@@ -18,7 +18,7 @@ use super::table::{Table, each};
 use crate::record::labels::{Budget, Phase, Route, TokenKind};
 use crate::record::turn_report::{HopReport, PassReport, TurnReport, lossy};
 use plimsoll_core::session::view::Part;
-use plimsoll_model::{PinOutcome, label_set};
+use plimsoll_model::{PinOutcome, ToolClass, label_set};
 
 /// The status label of a request or hop that got no status.
 const NO_STATUS: &str = "none";
@@ -211,6 +211,19 @@ fn views(t: &mut Table<'_>) -> Result<(), Error> {
             each(&turn.context, |context| {
                 each(Part::ALL, |part| {
                     observe(part, lossy(context.parts.get(part)))
+                });
+            });
+        },
+    )?;
+    t.spreads(
+        "context_tool_tokens",
+        "Tokens of the results of tools in a request as it was sent upstream, by what the tool is for",
+        "class",
+        TOKEN_BUCKETS,
+        |turn, observe| {
+            each(&turn.context, |context| {
+                each(ToolClass::ALL, |class| {
+                    observe(class, lossy(context.parts.of_class(class)))
                 });
             });
         },
