@@ -42,8 +42,7 @@ test *filter:
 
 # Thousands of random sessions against the laws, some ten minutes; `just laws 7` begins elsewhere.
 laws seed="1":
-    CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_TEST_OPT_LEVEL=2 PROPTEST_RNG_SEED={{seed}} \
-        PROPTEST_CASES=20000 cargo test -p plimsoll-core turn::laws
+    PROPTEST_RNG_SEED={{seed}} PROPTEST_CASES=20000 cargo test -p plimsoll-core turn::laws
 
 # Whatever reads foreign bytes, an hour on spoilt messages; `just fuzz 60 stream_of_chat` is a minute of one.
 fuzz seconds="3600" *target:

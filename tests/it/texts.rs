@@ -212,6 +212,38 @@ fn every_flag_that_a_text_names_exists() {
     assert!(seen.len() > 5, "texts name flags: {seen:?}");
 }
 
+/// Where a document says that a source stands: behind the name of its crate, or from the root of the repository.
+fn source(named: &str) -> Option<PathBuf> {
+    let file = named.ends_with(".rs") && !named.contains(['*', ' ']);
+    let (first, rest) = named.split_once('/').filter(|_| file)?;
+    let crates = root().join("crates").join(first);
+    if crates.is_dir() {
+        return Some(crates.join("src").join(rest));
+    }
+    match first {
+        "cli" | "config" => Some(root().join("src").join(named)),
+        "crates" | "src" | "tests" | "scripted" | "benches" | "fuzz" => Some(root().join(named)),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_source_that_a_document_names_exists() {
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let page = entry.unwrap().path();
+        if page.extension().is_none_or(|end| end != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).unwrap();
+        for path in text.split('`').skip(1).step_by(2).filter_map(source) {
+            assert!(path.exists(), "{}: {}", page.display(), path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 200, "{seen}");
+}
+
 /// The figure of a constant.
 fn constant(path: &str, name: &str) -> String {
     let source = read(path);
