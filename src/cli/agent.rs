@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use plimsoll_ingress::Server;
+use plimsoll_proxy::pipeline::App;
+use plimsoll_store::StoreError;
 use tokio::process::Child;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
@@ -21,9 +24,6 @@ use super::serve;
 use super::signals::{self, ReceivedSignal};
 use super::state::{self, DataPool};
 use crate::config::{Backend, Config, Flags, StoreSection, duration, unread};
-use plimsoll_ingress::Server;
-use plimsoll_proxy::pipeline::App;
-use plimsoll_store::StoreError;
 
 /// What a shell adds to the number of a signal that ended a process.
 const SIGNALLED: i32 = 128;

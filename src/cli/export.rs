@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use plimsoll_console::inspect::{Archive, Branch, date, export};
+use plimsoll_store::{Store, StoreError};
 
 use super::{output, serve, wire};
 use crate::config::{Backend, Config, Flags};
-use plimsoll_console::inspect::{Archive, Branch, date, export};
-use plimsoll_store::{Store, StoreError};
 
 /// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
 /// that if the session's content was stored. The server must not be running.

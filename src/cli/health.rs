@@ -10,11 +10,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use http::Method;
+use plimsoll_ingress::AdminToken;
 use reqwest::RequestBuilder;
 
 use super::serve;
 use crate::config::{Config, Flags};
-use plimsoll_ingress::AdminToken;
 
 /// How long an answer is waited for. Whoever asks regularly should wait longer.
 const PATIENCE: Duration = Duration::from_secs(3);

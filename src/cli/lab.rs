@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use plimsoll_scripted::plan::Habits;
-
-use super::agents::{Agent, Environment};
-use super::logs::say;
-use crate::config::{Config, Flags};
 use plimsoll_core::turn::sizes::{self, SizeError};
 use plimsoll_core::turn::{Budget, Offer};
 use plimsoll_lab::cache::Markers;
 use plimsoll_lab::source::{self, Source, Sources};
 use plimsoll_lab::{Annotate, Options, Pricing, Think, TraceError};
 use plimsoll_model::ReasoningBack;
+use plimsoll_scripted::plan::Habits;
 use plimsoll_wire::cached_for;
+
+use super::agents::{Agent, Environment};
+use super::logs::say;
+use crate::config::{Config, Flags};
 
 /// How sessions are played.
 #[derive(Debug, Args)]

@@ -8,12 +8,12 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use plimsoll_proxy::record;
 use tracing_subscriber::EnvFilter;
 
 use super::lines::Lines;
 use super::output::harmless;
 use crate::config::{LogFormat, LogSection};
-use plimsoll_proxy::record;
 
 /// How long the last lines of a process may take to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);

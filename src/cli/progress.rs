@@ -7,10 +7,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
-use super::output::harmless_word;
 use plimsoll_lab::agents::RecordedUsage;
 use plimsoll_lab::{Playing, Trace, Watch};
+
+use super::output::harmless_word;
 
 /// Cells of the bar, and of a session's name at most: with the words beside them that is 80.
 const BAR: usize = 10;

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-
-use super::lab::{LabArgs, not_empty, rising};
-use super::output::{print, write_recorded};
-use super::progress::ProgressBar;
-use super::views::ViewsArgs;
 use plimsoll_console::assets::alone;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::sizes;
 use plimsoll_lab::explain::{self, ExplainError};
 use plimsoll_lab::{Lab, Options, Source, json, page, table, views};
+
+use super::lab::{LabArgs, not_empty, rising};
+use super::output::{print, write_recorded};
+use super::progress::ProgressBar;
+use super::views::ViewsArgs;
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \

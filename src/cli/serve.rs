@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use plimsoll_ingress::{Drained, Edge, Server, descriptors};
+use plimsoll_proxy::pipeline::App;
+use plimsoll_proxy::upstream::BaseUrl;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{hello, logs, pages, tenant_key, wire};
 use crate::config::{Config, Flags, is_ours, unread};
-use plimsoll_ingress::{Drained, Edge, Server, descriptors};
-use plimsoll_proxy::pipeline::App;
-use plimsoll_proxy::upstream::BaseUrl;
 
 /// How long streams that were cut may take to record what they sent.
 const LAST_RECORDS: Duration = Duration::from_secs(5);

@@ -8,16 +8,16 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Value, json};
-
-use super::erase::from as erase_from;
-use super::{export, live, logs, serve, wire};
-use crate::config::{Config, Flags, LogSection};
 use plimsoll_console::inspect::date;
 use plimsoll_ingress::{ErasedCounts, erased, shown};
 use plimsoll_store::{
     self, Backend, Copied, Snapshot, Store, StoreError, StoreSettings, is_redis_url,
 };
+use serde_json::{Value, json};
+
+use super::erase::from as erase_from;
+use super::{export, live, logs, serve, wire};
+use crate::config::{Config, Flags, LogSection};
 
 /// Looks after a store.
 #[derive(Debug, Args)]

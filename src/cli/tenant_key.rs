@@ -7,9 +7,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use plimsoll_store::{Keepsake, is_of_disk};
 
 use crate::config::{Backend, StoreSection, TenantKey};
-use plimsoll_store::{Keepsake, is_of_disk};
 
 /// The name of the file in the data directory. Its mode is 600.
 pub(super) const KEY_FILE: &str = "tenant.key";

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-
-use super::lab::{LabArgs, not_empty, rising};
-use super::output::{print, write_recorded};
-use super::progress::ProgressBar;
 use plimsoll_console::assets::alone;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::turn::sizes;
 use plimsoll_lab::{Options, advice, page, tune};
+
+use super::lab::{LabArgs, not_empty, rising};
+use super::output::{print, write_recorded};
+use super::progress::ProgressBar;
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use serde_json::Value;
-
-use super::lab::count;
 use plimsoll_core::turn::sizes::SizeError;
 use plimsoll_lab::sample::{Choice, Place};
 use plimsoll_lab::views::Match;
+use serde_json::Value;
+
+use super::lab::count;
 
 /// Which views are written.
 #[derive(Debug, Args)]

@@ -5,11 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tokio_util::task::TaskTracker;
-
-use super::erase::erase;
-use super::tenant_key::ObtainedKey;
-use crate::config::{Config, TurnSections};
 use plimsoll_console::Console;
 use plimsoll_core::turn::memo::Memo;
 use plimsoll_core::turn::{Classes, Profile, Profiles, Settings};
@@ -24,6 +19,11 @@ use plimsoll_proxy::record::{Metrics, provider_name, serves};
 use plimsoll_proxy::upstream::UpstreamClient;
 use plimsoll_store::{KeyMark, OpenedStore, Store};
 use plimsoll_tokens::{Counter, Models};
+use tokio_util::task::TaskTracker;
+
+use super::erase::erase;
+use super::tenant_key::ObtainedKey;
+use crate::config::{Config, TurnSections};
 
 /// Opens the store, loads the tokeniser and wires everything together.
 ///

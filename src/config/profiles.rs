@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll_core::turn::{Occasion, PAPER_PROFILE};
+use plimsoll_model::Globs;
+
 use super::given::{Given, Section};
 use super::layers::Layers;
 use super::readers::name_globs;
@@ -12,8 +15,6 @@ use super::sections::{
     shares, tools,
 };
 use super::settings::{Config, ProfileSection};
-use plimsoll_core::turn::{Occasion, PAPER_PROFILE};
-use plimsoll_model::Globs;
 
 /// The profiles that always exist beside [`PAPER_PROFILE`].
 const SHIPPED: &str = include_str!("../../config/profiles.toml");

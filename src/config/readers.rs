@@ -11,11 +11,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use globset::Glob;
-use toml::Value;
-
-use super::secret::Secret;
-use super::settings::TenantKey;
-use super::units;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::{Ladder, Policy};
 use plimsoll_core::turn::sizes::{self, SizeError};
@@ -24,6 +19,11 @@ use plimsoll_ingress::AdminToken;
 use plimsoll_model::{Globs, caches};
 use plimsoll_store::is_redis_url;
 use plimsoll_tokens::Models;
+use toml::Value;
+
+use super::secret::Secret;
+use super::settings::TenantKey;
+use super::units;
 
 /// The smallest limit of a store. An empty one takes a good part of it already.
 const LEAST_STORE: usize = 64 << 20;

@@ -3,18 +3,6 @@
 
 use std::path::PathBuf;
 
-use super::given::{Check, Given, Section};
-use super::level::log_level;
-use super::problem::Problem;
-use super::profiles;
-use super::readers::{
-    address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
-    ceiling, duration, families, file_names, floor, fraction, globs, guidance, guide_at,
-    key_prefix, ladder, name_globs, none_or, one_of, protect_recent, retry_for, retry_statuses,
-    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
-    tenant_key, timeout, word,
-};
-use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 use plimsoll_core::policy::{AdmitSettings, Order, Partition, Partitions};
 use plimsoll_core::turn::text_results::{TextProfile, TextResults, pattern};
 use plimsoll_core::turn::{
@@ -27,6 +15,19 @@ use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
 use plimsoll_proxy::upstream::{BaseUrl, UpstreamSettings};
 use plimsoll_store::Backend;
 use plimsoll_wire::stream::UsageMode;
+
+use super::given::{Check, Given, Section};
+use super::level::log_level;
+use super::problem::Problem;
+use super::profiles;
+use super::readers::{
+    address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
+    ceiling, duration, families, file_names, floor, fraction, globs, guidance, guide_at,
+    key_prefix, ladder, name_globs, none_or, one_of, protect_recent, retry_for, retry_statuses,
+    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
+    tenant_key, timeout, word,
+};
+use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 
 /// The settings of `[delimiter]` that are decided once for the process.
 pub(super) const OF_THE_PROCESS: [&str; 3] = ["heartbeat", "usage", "finish_cancelled"];

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::secret::Secret;
 use plimsoll_core::policy::Partitions;
 use plimsoll_core::turn::StoreContent;
 use plimsoll_core::turn::text_results::TextResults;
@@ -17,6 +16,8 @@ use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
 use plimsoll_proxy::upstream;
 use plimsoll_store::{Backend, Retention};
 use plimsoll_wire::stream::ANSWER_CAP;
+
+use super::secret::Secret;
 
 /// All settings, validated.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::*;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::turn::{Guidance, Mode, ProtectRecent};
 use plimsoll_store::Retention;
+
+use super::*;
 
 fn with_file(text: &str, flags: Flags, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();

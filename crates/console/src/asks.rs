@@ -4,6 +4,9 @@
 
 use std::collections::HashSet;
 
+use plimsoll_core::policy::{EvictionSettings, Order};
+use plimsoll_core::turn::{Ask, NamedAsk, NoExchange, Overrides, PinAsk, may_speak};
+use plimsoll_model::{ExplicitKind, ItemNo, MESSAGE_TOKENS, Mark};
 use serde_json::{Value, json};
 
 use super::error::ConsoleError;
@@ -12,9 +15,6 @@ use super::rows;
 use super::story::{Story, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
 use super::{Answer, Console};
-use plimsoll_core::policy::{EvictionSettings, Order};
-use plimsoll_core::turn::{Ask, NamedAsk, NoExchange, Overrides, PinAsk, may_speak};
-use plimsoll_model::{ExplicitKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// An item of fewer tokens is no longer than the line that would stand in its place.
 const SMALL: u32 = 48;

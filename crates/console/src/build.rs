@@ -7,6 +7,12 @@ mod handoff;
 
 use std::collections::HashSet;
 
+use plimsoll_core::session::index::ItemIndex;
+use plimsoll_core::session::transcript::Item;
+use plimsoll_core::turn::state::Look;
+use plimsoll_model::{ItemKind, ItemNo, Role, TenantId};
+use plimsoll_proxy::pipeline::App;
+use plimsoll_wire::Dialect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,12 +22,6 @@ use super::content::{self, TextSource};
 use super::error::ConsoleError;
 use super::known::Known;
 use super::story::{Story, StoryRole};
-use plimsoll_core::session::index::ItemIndex;
-use plimsoll_core::session::transcript::Item;
-use plimsoll_core::turn::state::Look;
-use plimsoll_model::{ItemKind, ItemNo, Role, TenantId};
-use plimsoll_proxy::pipeline::App;
-use plimsoll_wire::Dialect;
 
 /// What to take.
 #[derive(Debug, Deserialize)]

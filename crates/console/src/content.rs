@@ -5,11 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
-use serde_json::value::RawValue;
-
-use super::error::ConsoleError;
-use super::known::Known;
 use plimsoll_core::session::index::ItemIndex;
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::Overrides;
@@ -18,6 +13,11 @@ use plimsoll_model::{ItemKind, ItemNo, Marks, Role, TenantId};
 use plimsoll_proxy::history::{self, Reads};
 use plimsoll_proxy::pipeline::{App, ShownContent};
 use plimsoll_wire::Dialect;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::error::ConsoleError;
+use super::known::Known;
 
 /// The longest title, in characters.
 const TITLE_CHARS: usize = 160;

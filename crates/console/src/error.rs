@@ -1,10 +1,9 @@
 //! Why the console can't answer: a status, a word for programs and a sentence for people. Owns the
 //! words. Never holds content.
 
-use serde_json::{Value, json};
-
 use plimsoll_proxy::history::FindError;
 use plimsoll_store::StoreError;
+use serde_json::{Value, json};
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

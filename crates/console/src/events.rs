@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use plimsoll_proxy::pipeline::{Happened, Listening, LiveEvent};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Console, overview, session, turns};
-use plimsoll_proxy::pipeline::{Happened, Listening, LiveEvent};
 
 /// The most readers at once. A page needs one.
 const MOST_READERS: usize = 64;

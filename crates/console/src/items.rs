@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use plimsoll_model::{Held, ItemNo, Mark, PassFacts};
+use plimsoll_proxy::pipeline::App;
 use serde_json::{Value, json};
 
 use super::content::{self, TextSource};
@@ -11,8 +13,6 @@ use super::known::Known;
 use super::needed::{Need, NeededLater};
 use super::session;
 use super::story::{Story, StoryItem, StoryRole, mark_name};
-use plimsoll_model::{Held, ItemNo, Mark, PassFacts};
-use plimsoll_proxy::pipeline::App;
 
 /// The number of items of a page if nothing is asked, and at most.
 pub const ITEMS: usize = 1000;

@@ -3,8 +3,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::error::ConsoleError;
-use super::needed::NeededLater;
 use plimsoll_core::session::path::Path;
 use plimsoll_model::caches::{Bounded, Shared, bounded};
 use plimsoll_model::{CacheName, Digest, Parent, RecordId, SessionRow, TenantId};
@@ -12,6 +10,9 @@ use plimsoll_proxy::history::{self, Reads};
 use plimsoll_proxy::pipeline::App;
 use plimsoll_store::Store;
 use plimsoll_wire::Dialect;
+
+use super::error::ConsoleError;
+use super::needed::NeededLater;
 
 /// What a title takes that is learned after its session was weighed.
 const TITLE_BYTES: usize = 256;

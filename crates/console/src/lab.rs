@@ -3,15 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::build::{self, Taken, TakenPart};
-use super::content::{self, TextSource};
-use super::error::ConsoleError;
-use super::known::Known;
-use super::needed::{How, Need, NeededLater};
-use super::story::{Story, StoryItem, StoryRole};
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::session::index::ItemIndex;
@@ -24,6 +15,15 @@ use plimsoll_model::{Effect, ItemNo, Mark, ToolClass};
 use plimsoll_proxy::pipeline::App;
 use plimsoll_tokens::Cost;
 use plimsoll_wire::Dialect;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::build::{self, Taken, TakenPart};
+use super::content::{self, TextSource};
+use super::error::ConsoleError;
+use super::known::Known;
+use super::needed::{How, Need, NeededLater};
+use super::story::{Story, StoryItem, StoryRole};
 
 /// The most combinations of one question.
 const MOST_POINTS: usize = 64;

@@ -34,6 +34,9 @@ mod turns;
 
 use std::sync::{Arc, OnceLock};
 
+use plimsoll_core::session::path::Path;
+use plimsoll_model::{SessionRow, TenantId};
+use plimsoll_proxy::pipeline::{App, ShownContent};
 use serde_json::{Value, json};
 
 pub use error::ConsoleError;
@@ -47,10 +50,6 @@ use rows::{ListAsk, ListedRow, RowExtras};
 use search::{Found, Search};
 use story::Story;
 use tree::Tree;
-
-use plimsoll_core::session::path::Path;
-use plimsoll_model::{SessionRow, TenantId};
-use plimsoll_proxy::pipeline::{App, ShownContent};
 
 /// How many sizes a spark has.
 const SPARK: usize = 48;

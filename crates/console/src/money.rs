@@ -1,9 +1,8 @@
 //! Accounts as the console shows them, in dollars and in units of a plain input token. Owns their
 //! fields. Never computes a cost: records have it from `tokens::ledger`.
 
-use serde_json::{Value, json};
-
 use plimsoll_model::{TurnAccount, TurnSums};
+use serde_json::{Value, json};
 
 /// The account of one turn.
 #[must_use]

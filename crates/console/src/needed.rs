@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use plimsoll_model::ItemNo;
+use plimsoll_model::caches::entry;
 use serde_json::{Value, json};
 
 use super::story::StoryItem;
-use plimsoll_model::ItemNo;
-use plimsoll_model::caches::entry;
 
 /// How an item was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,14 +3,14 @@
 
 use std::cmp::Ordering;
 
+use plimsoll_core::policy::Zone;
+use plimsoll_model::{Digest, RowSizes, SessionRow, TenantId};
+use plimsoll_proxy::record::lossy;
 use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::query::Query;
 use super::{known, money};
-use plimsoll_core::policy::Zone;
-use plimsoll_model::{Digest, RowSizes, SessionRow, TenantId};
-use plimsoll_proxy::record::lossy;
 
 /// How many rows a page has if nothing is asked, and at most.
 const ROWS: usize = 100;

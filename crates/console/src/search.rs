@@ -4,12 +4,13 @@
 
 use std::time::{Duration, Instant};
 
+use plimsoll_model::SessionRow;
+use plimsoll_proxy::pipeline::ShownContent;
+
 use super::content;
 use super::known::{self, Known};
 use super::story::Story;
 use super::{Console, finding};
-use plimsoll_model::SessionRow;
-use plimsoll_proxy::pipeline::ShownContent;
 
 /// Of how many of the newest sessions titles, findings and items are searched.
 const MOST_SEARCHED: usize = 500;

@@ -1,12 +1,12 @@
 //! A session as its views share it: episodes, passes and parts. Owns their fields. Texts come from
 //! `content`, and only where they may be shown.
 
+use plimsoll_core::session::path::{Path, PathEntry};
+use plimsoll_model::{ExplicitKind, ItemNo, Mark, PassFacts, StoredHop};
 use serde_json::{Value, json};
 
 use super::story::{Story, StoryEpisode, StoryItem, StoryRole};
 use super::turns::{ratio, scaled};
-use plimsoll_core::session::path::{Path, PathEntry};
-use plimsoll_model::{ExplicitKind, ItemNo, Mark, PassFacts, StoredHop};
 
 /// The episodes of a session. Findings are left out unless they may be shown.
 #[must_use]

@@ -1,10 +1,10 @@
 //! Sums over rows of the list of sessions. Owns how they are added up. Dollars of several models add up, and
 //! units of theirs do not. Never reads a row itself.
 
+use plimsoll_model::{SessionRow, TurnAccount};
 use serde_json::{Map, Value, json};
 
 use super::{money, rows};
-use plimsoll_model::{SessionRow, TurnAccount};
 
 /// What was added up.
 #[derive(Default)]

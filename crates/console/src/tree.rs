@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use memchr::memmem::Finder;
+use plimsoll_proxy::pipeline::App;
 use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::known;
 use super::rows::{self, ListedRow};
 use super::totals::Totals;
-use plimsoll_proxy::pipeline::App;
 
 /// How the field is written that a row has if it names a parent.
 const PARENT: &str = "parent";

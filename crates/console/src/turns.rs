@@ -1,12 +1,12 @@
 //! A session's turns as columns, and one turn as an event carries it. Owns their fields. Never reads
 //! content.
 
+use plimsoll_core::session::path::{Path, PathEntry};
+use plimsoll_model::{CacheFacts, Effect, MissCause, StoredHop};
 use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
 use super::money;
-use plimsoll_core::session::path::{Path, PathEntry};
-use plimsoll_model::{CacheFacts, Effect, MissCause, StoredHop};
 
 /// The most turns of one answer.
 const MOST_TURNS: usize = 5000;

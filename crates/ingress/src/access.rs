@@ -17,12 +17,12 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
+use plimsoll_console::ConsoleError;
 
 use super::auth::bearer;
 use super::console::refuse;
 use super::seldom::Seldom;
 use super::settings::ServerSettings;
-use plimsoll_console::ConsoleError;
 
 /// What probes and Prometheus ask, and what has no content: it needs no token anywhere.
 const FREE: [&str; 3] = ["/livez", "/readyz", "/metrics"];

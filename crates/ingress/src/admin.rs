@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use plimsoll_console::Console;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,6 @@ use super::console;
 use super::errors;
 use super::origin::OriginGuard;
 use super::store_work::{self, CountStore, EraseFromStore, OneAtATime, SnapshotStore, SweepStore};
-use plimsoll_console::Console;
 
 /// The content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -10,12 +10,11 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
+use plimsoll_model::{Digest, TenantId};
+use plimsoll_proxy::pipeline::{Identity, Standing};
 use serde_json::Value;
 
 pub use sources::Sources;
-
-use plimsoll_model::{Digest, TenantId};
-use plimsoll_proxy::pipeline::{Identity, Standing};
 
 /// Where a JWT may name the account of its subject, as JSON pointers.
 const ACCOUNT_CLAIMS: [&str; 5] = [

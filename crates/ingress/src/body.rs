@@ -8,11 +8,11 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use plimsoll_proxy::pipeline::ProxyError;
+use plimsoll_proxy::upstream::UploadFault;
 
 use super::pieces::PieceBuffer;
 use super::waiting::BodyRoom;
-use plimsoll_proxy::pipeline::ProxyError;
-use plimsoll_proxy::upstream::UploadFault;
 
 /// How long a body that is too long is still read. Clients that write before they read then get the
 /// answer and not a reset.

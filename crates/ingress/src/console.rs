@@ -19,11 +19,11 @@ use http::header::{
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use plimsoll_console::{Console, ConsoleError, Query, assets};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::admin::{Admin, answer};
-use plimsoll_console::{Console, ConsoleError, Query, assets};
 
 /// The header with the token of the page.
 const TOKEN: &str = "x-plimsoll-console";

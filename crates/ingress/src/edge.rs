@@ -11,6 +11,14 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use plimsoll_model::Rope;
+use plimsoll_proxy::pipeline::{
+    self, App, Fault, Identity, ProxyError, Reporter, ServingLimit, TurnRequest, Untouched,
+};
+use plimsoll_proxy::record::{FailedStage, Metrics, Route};
+use plimsoll_proxy::upstream::Payload;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::Purpose;
 
 use super::auth::{self, Credential};
 use super::body::{self, Coding};
@@ -26,14 +34,6 @@ use super::origin::OriginGuard;
 use super::pace::Paced;
 use super::settings::ServerSettings;
 use super::waiting::BodyRoom;
-use plimsoll_model::Rope;
-use plimsoll_proxy::pipeline::{
-    self, App, Fault, Identity, ProxyError, Reporter, ServingLimit, TurnRequest, Untouched,
-};
-use plimsoll_proxy::record::{FailedStage, Metrics, Route};
-use plimsoll_proxy::upstream::Payload;
-use plimsoll_wire::Dialect;
-use plimsoll_wire::Purpose;
 
 /// What all requests at the edge share.
 pub struct Edge {

@@ -5,7 +5,6 @@
 use axum::body::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response};
-
 use plimsoll_proxy::pipeline::ProxyError;
 use plimsoll_wire::Dialect;
 

@@ -3,7 +3,6 @@
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
-
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::{Mode, Overrides, PinAsk, Profiles, sizes};
 use plimsoll_model::Scope;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use bytes::buf::Reader;
 use bytes::{Buf as _, Bytes};
 use flate2::bufread::MultiGzDecoder;
+use plimsoll_model::room::Held;
+use plimsoll_proxy::pipeline::{ProxyError, ServingLimit};
 use tokio::sync::Semaphore;
 use zstd::stream::read::Decoder;
 
 use super::body::Coding;
 use super::pieces::PieceBuffer;
 use super::waiting::BodyRoom;
-use plimsoll_model::room::Held;
-use plimsoll_proxy::pipeline::{ProxyError, ServingLimit};
 
 /// How many bytes any body may unpack to.
 const FREE_BYTES: usize = 1 << 20;

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use plimsoll_proxy::upstream::UploadFault;
 use tokio::runtime::Handle;
 
 use super::body;
-use plimsoll_proxy::upstream::UploadFault;
 
 /// A body whose rest is read and dropped when it is given up, as a provider does that refuses a request
 /// for its headers. A client that still writes would meet a closed connection, and perhaps no answer.

@@ -10,7 +10,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
-
 use plimsoll_model::TenantId;
 
 /// One place in this many is kept in addition, for tenants that hold few.

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::Request;
 use http::header::{HOST, HeaderValue, ORIGIN};
-
 use plimsoll_proxy::pipeline::ProxyError;
 
 /// A host that a request may name.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
-
 use plimsoll_proxy::upstream::UploadFault;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a client is waited for in one body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

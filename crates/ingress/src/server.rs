@@ -10,6 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use plimsoll_proxy::record::{AcceptError, ConnectionCut};
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,6 @@ use super::edge::{Edge, handle, malformed};
 use super::origin::OriginGuard;
 use super::seldom::Seldom;
 use super::socket::Socket;
-use plimsoll_proxy::record::{AcceptError, ConnectionCut};
 
 /// How long the head of a request may take, and how long a kept connection may be idle. This is
 /// longer than common clients keep theirs, so that they close first.

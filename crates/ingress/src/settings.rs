@@ -3,13 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use plimsoll_model::caches::MEMORY;
+use plimsoll_model::room::{ROOM, Room};
+
 use super::access::AdminToken;
 use super::auth::Sources;
 use super::origin::{Hosts, Origins};
 use super::pace::Pace;
 use super::pieces;
-use plimsoll_model::caches::MEMORY;
-use plimsoll_model::room::{ROOM, Room};
 
 /// Where the server listens, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use plimsoll_model::{Digest, Erased, TenantId};
+use plimsoll_store::{Snapshot, StoreError, StoreStats};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-
-use plimsoll_model::{Digest, Erased, TenantId};
-use plimsoll_store::{Snapshot, StoreError, StoreStats};
 
 /// Counts what a store holds. Reads all of it.
 pub type CountStore = dyn Fn() -> Result<StoreStats, StoreError> + Send + Sync;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify};
-
 use plimsoll_model::room::{Full, Held, Room};
+use tokio::sync::{Mutex, Notify};
 
 /// How long a body waits for room.
 const WAIT: Duration = Duration::from_secs(2);

@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_core::commit::Floor;
 use serde_json::{Value, json};
 
 use super::json;
 use super::outcome::Outcome;
 use super::table::{aligned, fine, millions, share};
 use super::tune::{Advice, Cell, OVER, SLACK, Surface};
-use plimsoll_core::commit::Floor;
 
 /// How a figure of a setting is shown.
 type Show = fn(&Cell, &Outcome) -> String;

@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher as _;
 
+use plimsoll_wire::Dialect;
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
 use super::message_text::{self, TextPart};
-use plimsoll_wire::Dialect;
 
 /// Words of a passage, which the lab measures beside strings and lines. The views that are written for a
 /// model tell all lengths, so that its likelihoods may choose another.

@@ -1,13 +1,14 @@
 //! Who is compared: a policy at a ceiling under the terms that would serve it. Owns the mapping of
 //! names to terms, and which policies need annotations; never plays anything.
 
-use super::Options;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::{Ladder, Policy};
 use plimsoll_core::turn::{
     Budget, CacheSettings, DelimiterSettings, Overrides, RecallSettings, Settings, Terms,
     TermsError, Thoughts,
 };
+
+use super::Options;
 
 /// Whether a ladder has a policy that builds on episodes that the model marks.
 #[must_use]

@@ -5,6 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_core::session::chain;
+use plimsoll_core::turn::memo::Reader;
+use plimsoll_core::turn::state::HopContext;
+use plimsoll_model::{CALL_TOKENS, Digest, ItemNo, Role, Shape, TenantId, raw};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::request::Request;
 
 use super::anchors::Needs;
 use super::cache::Pricing;
@@ -15,12 +21,6 @@ use super::player::{ForAllPolicies, PlayedTurn, Player};
 use super::sent::Pool;
 use super::trace::{Trace, TraceMessage};
 use super::{Lab, Options, ReplayError};
-use plimsoll_core::session::chain;
-use plimsoll_core::turn::memo::Reader;
-use plimsoll_core::turn::state::HopContext;
-use plimsoll_model::{CALL_TOKENS, Digest, ItemNo, Role, Shape, TenantId, raw};
-use plimsoll_wire::Dialect;
-use plimsoll_wire::request::Request;
 
 /// All sessions are played as one tenant's: nothing is looked up by it.
 const TENANT: TenantId = TenantId(Digest([0; 32]));

@@ -3,6 +3,10 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_core::session::tombstone;
+use plimsoll_core::session::transcript::Item;
+use plimsoll_model::{ItemKind, ItemNo};
+
 use super::drive::{self, PlayedSession};
 use super::later::{self, Later, LaterNeed};
 use super::passes::Passed;
@@ -10,9 +14,6 @@ use super::player::{Followed, Player};
 use super::shown::item;
 use super::trace::Trace;
 use super::{Contender, Lab, ReplayError};
-use plimsoll_core::session::tombstone;
-use plimsoll_core::session::transcript::Item;
-use plimsoll_model::{ItemKind, ItemNo};
 
 /// Characters of a text that are quoted.
 const QUOTED: usize = 240;

@@ -2,12 +2,11 @@
 //! messages that went up for it, with the places of breakpoints in them. Never decides what a model says.
 
 use bytes::Bytes;
-use plimsoll_scripted::plan;
-
 use plimsoll_core::policy;
 use plimsoll_core::render::Breakpoints;
 use plimsoll_core::session::index::EntryIndex;
 use plimsoll_core::turn::state::{Prepared, TurnState};
+use plimsoll_scripted::plan;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::{Answer, Call, Reasoning};
 

@@ -1,13 +1,13 @@
 //! A report as JSON: `{"policies": […], "sessions": […]}`, one object for each policy with the
 //! same figures in both. Owns the names of the figures; never computes one.
 
+use plimsoll_core::commit::Floor;
+use plimsoll_model::ReasoningBack;
 use serde_json::{Value, json};
 
 use super::outcome::{Outcome, Played, PolicyRun, Report, SessionOutcome};
 use super::trace::Tools;
 use super::{Options, Share};
-use plimsoll_core::commit::Floor;
-use plimsoll_model::ReasoningBack;
 
 /// The whole report.
 #[must_use]

@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_model::ItemNo;
+
 use super::drive::PlayedSession;
 use super::message_text::TextPart;
 use super::player::Player;
 use super::sent::Pool;
 use super::shown::SentView;
-use plimsoll_model::ItemNo;
 
 /// How an evicted item was needed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,7 +41,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_core::commit::Floor;
+use plimsoll_core::policy::{AdmitSettings, Ladder, Policy};
+use plimsoll_core::turn::memo::Memo;
+use plimsoll_core::turn::{
+    Budget, Classes, KeepSettings, Offer, RungTable, TermsError, ToolClasses, Uncached,
+};
+use plimsoll_model::GlobError;
 use plimsoll_scripted::plan::Habits;
+use plimsoll_tokens::Counter;
 
 pub use cache::{PricesError, Pricing};
 pub use contender::{Annotate, Contender, is_annotated, summary};
@@ -53,15 +61,6 @@ pub use passes::PassSizes;
 pub use source::Source;
 pub use think::Think;
 pub use trace::{Trace, TraceError};
-
-use plimsoll_core::commit::Floor;
-use plimsoll_core::policy::{AdmitSettings, Ladder, Policy};
-use plimsoll_core::turn::memo::Memo;
-use plimsoll_core::turn::{
-    Budget, Classes, KeepSettings, Offer, RungTable, TermsError, ToolClasses, Uncached,
-};
-use plimsoll_model::GlobError;
-use plimsoll_tokens::Counter;
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]

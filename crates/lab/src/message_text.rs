@@ -1,10 +1,9 @@
 //! The texts of a message and the lines of a text, as the measures of the lab read them. Never looks
 //! at a view, and never counts anything.
 
-use serde_json::Value;
-
 use plimsoll_wire::Dialect;
 use plimsoll_wire::message;
+use serde_json::Value;
 
 /// Characters of the shortest line that counts.
 const LINE: usize = 12;

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_core::policy::Policy;
 use serde_json::{Value, json};
 
 use super::outcome::{Played, Point, PolicyRun, Report, SessionOutcome};
 use super::tune::{OVER, Surface};
 use super::{Annotate, Options, Pricing, advice, json};
-use plimsoll_core::policy::Policy;
 
 /// The figures of the page, by their names in the JSON.
 const FIGURES: [&str; 17] = [

@@ -1,10 +1,11 @@
 //! The passes of a policy on a session, and what of them is told. Owns what counts as stopping above the
 //! floor. Never decides when a pass is made.
 
-use super::outcome::Point;
 use plimsoll_core::commit::Trigger;
 use plimsoll_core::policy::Level;
 use plimsoll_model::{ItemNo, Mark};
+
+use super::outcome::Point;
 
 /// Turns within which three passes above the floor are a run.
 const RUN: usize = 10;

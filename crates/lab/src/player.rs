@@ -7,7 +7,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use plimsoll_core::session::path::Path;
+use plimsoll_core::session::transcript::Transcript;
+use plimsoll_core::turn::ending::{self, Ending, Stands};
+use plimsoll_core::turn::hidden::{self, Keep};
+use plimsoll_core::turn::state::{HopContext, MiddleError, Prepared, TurnState};
+use plimsoll_model::{Head, ItemNo, Shape, StoredHop};
 use plimsoll_scripted::plan;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::Answer;
+use plimsoll_wire::message;
+use plimsoll_wire::request::Request;
 
 use super::anchors::{Ask, Needs};
 use super::cache::{Asked, Meter, Pricing};
@@ -20,16 +30,6 @@ use super::passes::{self, Passed, shallow};
 use super::plans::Plans;
 use super::sent::{Change, Pool, Sent};
 use super::shown::{self, SentView};
-use plimsoll_core::session::path::Path;
-use plimsoll_core::session::transcript::Transcript;
-use plimsoll_core::turn::ending::{self, Ending, Stands};
-use plimsoll_core::turn::hidden::{self, Keep};
-use plimsoll_core::turn::state::{HopContext, MiddleError, Prepared, TurnState};
-use plimsoll_model::{Head, ItemNo, Shape, StoredHop};
-use plimsoll_wire::Dialect;
-use plimsoll_wire::answer::Answer;
-use plimsoll_wire::message;
-use plimsoll_wire::request::Request;
 
 /// One request of the client's and what answers it; the same for all policies.
 pub struct PlayedTurn<'a> {

@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
+use plimsoll_model::Role;
 use plimsoll_scripted::rng::Rng;
 
 use super::message_text::{self, TextPart};
 use super::standin::Size;
 use super::trace::Trace;
 use super::{Lab, ReplayError, Source, Watch, across, drive};
-use plimsoll_model::Role;
 
 /// What is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]

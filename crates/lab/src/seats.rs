@@ -4,6 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_core::commit::{self, Floor};
+use plimsoll_core::policy::{Ladder, Policy};
 use serde_json::{Value, json};
 
 use super::contender::{Contender, summary};
@@ -11,8 +13,6 @@ use super::player::Player;
 use super::sample::Drawn;
 use super::standin::{self, TRUNCATED, Truncation};
 use super::{Lab, ReplayError, Watch, across, drive, json};
-use plimsoll_core::commit::{self, Floor};
-use plimsoll_core::policy::{Ladder, Policy};
 
 /// Which size the views are to have on the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

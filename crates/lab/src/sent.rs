@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
+use plimsoll_core::turn::memo::Reader;
+use plimsoll_model::{Role, Shape, raw};
 use twox_hash::XxHash3_128;
 
 use super::anchors::Needs;
 use super::message_text::{self, TextPart};
 use super::named::{self, Ids};
-use plimsoll_core::turn::memo::Reader;
-use plimsoll_model::{Role, Shape, raw};
 
 /// Ids of hidden calls that cost nothing begin with this.
 pub const FREE: &str = "call_i";

@@ -4,15 +4,16 @@
 
 use std::collections::HashSet;
 
-use super::message_text::TextPart;
-use super::named::{self, Ids};
-use super::sent::{Pool, SentNote};
 use plimsoll_core::session::index::ItemIndex;
 use plimsoll_core::session::tombstone;
 use plimsoll_core::session::transcript::{Item, Source, Transcript};
 use plimsoll_core::session::view::View;
 use plimsoll_model::{ItemKind, ItemNo, Mark, Marks, Role};
 use plimsoll_wire::Dialect;
+
+use super::message_text::TextPart;
+use super::named::{self, Ids};
+use super::sent::{Pool, SentNote};
 
 /// Tokens of the thoughts that a pass took out of view, which these marks showed before it.
 #[must_use]

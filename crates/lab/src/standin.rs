@@ -2,10 +2,10 @@
 //! messages alone, and the summary that `compaction` would have had a model write, told from what the
 //! session said itself. Owns those two; never calls a model.
 
+use plimsoll_model::Role;
 use serde_json::{Value, json};
 
 use super::message_text::{self, TextPart};
-use plimsoll_model::Role;
 
 /// The name of the view that holds the newest messages alone.
 pub const TRUNCATED: &str = "truncated";

@@ -1,12 +1,12 @@
 //! A report as a table for a terminal. Pure: figures to text. Owns no figure itself.
 
 use comfy_table::{CellAlignment, Table, presets};
+use plimsoll_core::policy::Policy;
+use plimsoll_model::ReasoningBack;
 
 use super::outcome::{Outcome, Report, Share};
 use super::trace::Tools;
 use super::{Annotate, Options, Think};
-use plimsoll_core::policy::Policy;
-use plimsoll_model::ReasoningBack;
 
 /// How a figure is shown.
 type Show = fn(&Outcome) -> String;

@@ -3,16 +3,16 @@
 
 use bytes::Bytes;
 use indexmap::IndexSet;
-use plimsoll_scripted::rng::Rng;
-
-use super::message_text::{self, TextPart};
-use super::trace::Trace;
 use plimsoll_core::turn::sizes::tokens;
 use plimsoll_model::Role;
 use plimsoll_model::raw::{self, Object};
+use plimsoll_scripted::rng::Rng;
 use plimsoll_tokens::{Counter, Encoding};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::edit::AssistantEdit;
+
+use super::message_text::{self, TextPart};
+use super::trace::Trace;
 
 /// Chooses sizes and words. Any value does; a fixed one makes every run equal.
 const SEED: u64 = 1;

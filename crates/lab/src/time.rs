@@ -3,7 +3,6 @@
 
 use jiff::tz::Offset;
 use jiff::{Timestamp, civil};
-
 use plimsoll_model::raw;
 
 /// A number above this is one of milliseconds: as seconds it would lie past the year 5000.

@@ -7,14 +7,14 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use plimsoll_model::Role;
+use plimsoll_model::raw::{self, Object};
 use plimsoll_scripted::trace::{Recording, TraceError as RecordingError};
+use plimsoll_wire::Dialect;
 use serde_json::Value;
 
 use super::agents::{OpencodeError, RecordedUsage};
 use super::time;
-use plimsoll_model::Role;
-use plimsoll_model::raw::{self, Object};
-use plimsoll_wire::Dialect;
 
 /// Fields that hold the time of a message; they are taken off it.
 const TIMES: [&str; 3] = ["timestamp", "created_at", "time"];

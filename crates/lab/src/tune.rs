@@ -2,13 +2,14 @@
 //! and keeps, and which one is worth taking. Owns the sweep and the choice; plays nothing itself
 //! and knows no other policy than `cwl` and sending everything.
 
+use plimsoll_core::commit::Floor;
+use plimsoll_core::policy::{Ladder, Policy};
+use plimsoll_core::turn::MIN_CEILING;
+
 use super::contender::Contender;
 use super::outcome::{Outcome, Report};
 use super::page::ModelPrice;
 use super::{Lab, Options, ReplayError, Source, Watch};
-use plimsoll_core::commit::Floor;
-use plimsoll_core::policy::{Ladder, Policy};
-use plimsoll_core::turn::MIN_CEILING;
 
 /// How much of K may be given up for money: what is closer together than this is noise.
 pub const SLACK: f64 = 0.005;

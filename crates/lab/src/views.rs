@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use plimsoll_model::strings;
 use serde_json::{Map, Value, json};
 use twox_hash::XxHash3_64;
 
@@ -13,7 +14,6 @@ use super::sample::{self, Choice, Drawn};
 pub use super::seats::Match;
 use super::seats::{self, Seat, ceiling, play, search, tokens};
 use super::{Lab, ReplayError, Source, Watch, across};
-use plimsoll_model::strings;
 
 /// What came out.
 pub struct Views {

@@ -2,9 +2,9 @@
 //! the check of ids. Never writes anything.
 
 use bytes::Bytes;
+use plimsoll_model::{Digest, is_id_of};
 
 use super::error::StoreError;
-use plimsoll_model::{Digest, is_id_of};
 
 /// How many members of a set are read at most. What many sessions said alike leads to as many
 /// records, and a request must not wait for all of them.

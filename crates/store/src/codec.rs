@@ -6,10 +6,10 @@
 //! that was ever written has a fixture, which must always decode.
 
 use bytes::Bytes;
+use plimsoll_model::Digest;
 use thiserror::Error;
 
 use super::sealing::{self, KeyName, SEALED, Seals};
-use plimsoll_model::Digest;
 
 /// The version of what is not sealed.
 const VERSION: u8 = 1;

@@ -5,9 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thiserror::Error;
-
 use plimsoll_model::Digest;
+use thiserror::Error;
 
 use super::codec::CodecError;
 use super::sealing::{KeyName, Seals};

@@ -9,7 +9,6 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-
 use plimsoll_model::Digest;
 
 mod batch;

@@ -6,7 +6,6 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-
 use plimsoll_model::Digest;
 
 use super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-
 use plimsoll_model::Digest;
 
 use super::batch::{Batch, BatchKind, Link, Listed};

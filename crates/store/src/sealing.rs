@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
+use plimsoll_model::Digest;
 
 use super::codec::CodecError;
-use plimsoll_model::Digest;
 
 /// The version byte of a sealed value.
 pub(super) const SEALED: u8 = 2;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-
 use plimsoll_model::Digest;
 
 use super::batch::{Batch, Listed};

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use plimsoll_model::blob_id;
 use proptest::prelude::*;
 
 use super::faults::Faults;
 use super::memory::Memory;
 use super::*;
-use plimsoll_model::blob_id;
 
 pub(super) mod sealed;
 

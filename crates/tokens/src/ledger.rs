@@ -8,10 +8,11 @@
 
 mod added;
 
+use plimsoll_model::Usage;
+
 use super::models::{CacheModel, Family};
 use super::price::{Cost, Prices, cost};
 use added::Added;
-use plimsoll_model::Usage;
 
 /// The sizes of a request as counted, before calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 //! give the same [`Answer`].
 
 use bytes::Bytes;
-
 use plimsoll_model::Usage;
 
 /// What one hop said.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use memchr::memmem;
+use plimsoll_model::raw::Object;
 
 use super::json;
-use plimsoll_model::raw::Object;
 
 /// The member that is a marker of what is cached
 /// (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, 2026-11).

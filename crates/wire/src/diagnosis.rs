@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
+use plimsoll_model::raw::{self, Edit, Object};
 
 use super::json::Node;
 use super::sse::Frame;
 use crate::Dialect;
-use plimsoll_model::raw::{self, Edit, Object};
 
 /// The longest word of a provider that is kept, and the longest id that is sent.
 const LONGEST_WORD: usize = 64;

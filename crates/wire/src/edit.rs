@@ -2,10 +2,10 @@
 //! what to edit.
 
 use bytes::Bytes;
-
-use super::json;
 use plimsoll_model::raw::{self, Edit, Object};
 use plimsoll_model::{Digest, Handed};
+
+use super::json;
 
 /// The digest of a text without its white space: some clients trim texts, or put white space
 /// between texts that they join.

@@ -1,7 +1,6 @@
 //! Errors of the proxy's own, before a format gives them its shape.
 
 use bytes::Bytes;
-
 use plimsoll_model::raw;
 
 /// Whose fault an error is.

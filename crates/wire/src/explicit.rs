@@ -8,10 +8,10 @@
 
 use bytes::Bytes;
 use memchr::memmem;
+use plimsoll_model::raw::{self, Object};
 
 use super::json;
 use crate::Dialect;
-use plimsoll_model::raw::{self, Object};
 
 /// The member that is a breakpoint.
 const MARKER: &str = "prompt_cache_breakpoint";

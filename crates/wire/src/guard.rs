@@ -12,12 +12,12 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use memchr::memmem::{self, Finder};
+use plimsoll_model::raw;
 
 use super::json;
 use super::names::Names;
 use super::sse::Frame;
 use crate::Dialect;
-use plimsoll_model::raw;
 
 /// The least length of an id that is searched for: shorter ones occur in other texts too.
 const LONG_ID: usize = 8;

@@ -4,7 +4,6 @@
 //! conversation.
 
 use bytes::Bytes;
-
 use plimsoll_model::raw::{self, Edit, Object};
 
 /// What a format has to say about later hops.

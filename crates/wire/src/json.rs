@@ -5,7 +5,6 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-
 use plimsoll_model::raw::{self, Edit, Member, Object, RawError, Span};
 
 /// An object somewhere in a text, with the place where it begins. Its edits and spans are those of

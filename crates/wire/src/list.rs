@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
+use plimsoll_model::Rope;
+use plimsoll_model::raw::{Edit, Span};
 
 use super::explicit;
 use super::request_fields::RequestFields;
-use plimsoll_model::Rope;
-use plimsoll_model::raw::{Edit, Span};
 
 /// What the proxy puts into a list by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
 
 use super::answer::Answer;
 use super::sse::Frame;
-use plimsoll_model::Usage;
 
 /// What the client was handed of its stream.
 #[derive(Debug, Clone, Copy, Default)]

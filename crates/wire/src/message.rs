@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::raw::{self, Object, RawError};
+use plimsoll_model::{CallId, Digest, Role};
 use serde_json::Value;
 use twox_hash::XxHash3_128;
 
 use super::json;
-use plimsoll_model::raw::{self, Object, RawError};
-use plimsoll_model::{CallId, Digest, Role};
 
 /// Why a message could not be read. The request then goes upstream as it came.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

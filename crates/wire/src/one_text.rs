@@ -3,11 +3,11 @@
 //! It never reads a frame.
 
 use bytes::{Bytes, BytesMut};
+use plimsoll_model::Usage;
+use plimsoll_model::room::Room;
 
 use super::answer::Answer;
 use super::stream::{Machine, MachineSettings, Spec};
-use plimsoll_model::Usage;
-use plimsoll_model::room::Room;
 
 /// The first of a turn's hops that such a client is shown: the last one that says something. Those behind it, which
 /// say nothing, are shown too, for their calls and for how the answer ends.

@@ -3,11 +3,11 @@
 //! that say nothing yet of all formats, and takes everything else for an answer. Never keeps a byte back.
 
 use bytes::Bytes;
+use plimsoll_model::raw::Object;
 
 use super::json;
 use super::sse::{Frame, Splitter};
 use super::stream::Form;
-use plimsoll_model::raw::Object;
 
 /// The most bytes of events that may say nothing. The first event of Responses repeats the request.
 const MOST: usize = 1 << 20;

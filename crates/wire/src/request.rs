@@ -4,6 +4,8 @@
 use std::ops::{Deref, Range};
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Edit, Object};
+use plimsoll_model::{Role, Rope};
 
 use super::diagnosis::{self, Compared};
 use super::edit::AssistantEdit;
@@ -13,8 +15,6 @@ use super::responses::Echo;
 use super::responses::request::References;
 use super::{chat, messages, responses};
 use crate::Dialect;
-use plimsoll_model::raw::{Edit, Object};
-use plimsoll_model::{Role, Rope};
 
 pub use super::hop_fields::LaterHop;
 pub use super::list::{Addition, Breakpoint, Splice, UpstreamView};

@@ -5,6 +5,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Elements, Object, RawError, Span};
+use plimsoll_model::{Digest, label_set};
 
 use super::cached_for::CachedFor;
 use super::hop_fields::HopFields;
@@ -12,8 +14,6 @@ use super::json;
 use super::usage::UsageWish;
 use super::{diagnosis, explicit};
 use crate::Dialect;
-use plimsoll_model::raw::{Elements, Object, RawError, Span};
-use plimsoll_model::{Digest, label_set};
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -22,6 +22,8 @@ pub(crate) mod harness;
 mod law;
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::room::{Full, HeldAnswer, Room};
 
 use super::answer::Answer;
 use super::blocks::BlockMachine;
@@ -34,8 +36,6 @@ use super::one_text::OneText;
 use super::sse::{EVENT_CAP, Splitter, TooLarge};
 use super::{messages, responses};
 use crate::Dialect;
-use plimsoll_model::Usage;
-use plimsoll_model::room::{Full, HeldAnswer, Room};
 
 pub use super::diagnosis::WhoAsked;
 pub use super::responses::Echo;

@@ -2,11 +2,11 @@
 //! client. It never reads a body.
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
 
 use super::answer::Answer;
 use super::names::Names;
 use super::usage::{UsageMode, combined};
-use plimsoll_model::Usage;
 
 /// How a turn came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Which usage the client is told: what it asked for, and how the counts of several hops become one
 //! report. The names of the counts on the wire belong to the formats.
 
-use super::json::Node;
 use plimsoll_model::Usage;
 use plimsoll_model::raw::Edit;
+
+use super::json::Node;
 
 /// Which usage the client is told when a turn had several hops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,16 +2,16 @@
 //! session sent whole. Owns the sums and the checks. Never takes a figure from the proxy if the
 //! provider has one.
 
+use plimsoll_model::Usage;
 use plimsoll_scripted::cache::PrefixCache;
 use plimsoll_scripted::size::{CountFn, Outline, Sizer};
 use plimsoll_scripted::trace::Answer;
 use plimsoll_scripted::{Received, Verdict};
+use plimsoll_tokens::{Cost, Prices};
 
 use super::agent::TurnResult;
 use super::session::recorded_output;
 use crate::cli::closing::MetricsText;
-use plimsoll_model::Usage;
-use plimsoll_tokens::{Cost, Prices};
 
 /// One turn in the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]

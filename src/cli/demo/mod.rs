@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use plimsoll_scripted::size::{CountFn, MESSAGE_OVERHEAD, Sizer};
+use plimsoll_tokens::{Counter, Encoding, Models};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -24,7 +25,6 @@ use super::closing::MetricsText;
 use super::health::client;
 use agent::{Agent, MODEL};
 use measure::{DemoMeter, Figures, TurnFacts};
-use plimsoll_tokens::{Counter, Encoding, Models};
 use screen::{Scene, Screen};
 use session::{Cue, Session};
 use stage::DemoStage;

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use plimsoll_ingress::{Drained, Edge, Server};
+use plimsoll_proxy::pipeline::App;
+use plimsoll_proxy::upstream::BaseUrl;
 use plimsoll_scripted::size::CountFn;
 use plimsoll_scripted::{Options, Provider, Script};
 use tempfile::TempDir;
@@ -14,9 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{tenant_key, wire};
 use crate::config::{Backend, Config};
-use plimsoll_ingress::{Drained, Edge, Server};
-use plimsoll_proxy::pipeline::App;
-use plimsoll_proxy::upstream::BaseUrl;
 
 /// How long a request may go on after the demo was interrupted.
 const DRAIN: Duration = Duration::from_secs(1);

@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_model::grouped;
+
 use super::agent::MODEL;
 use super::measure::{Figures, SessionTotals};
 use super::plot::short;
-use plimsoll_model::grouped;
 
 /// How many faults are listed one by one.
 const FAULTS_LISTED: usize = 10;

@@ -1,11 +1,12 @@
 //! Profiles over every section: what they may set, what they start from, and what is refused.
 
-use super::*;
-use crate::config::settings::TurnSections;
-use crate::config::tests::{good, problems};
 use plimsoll_core::policy::{Ladder, Order, Policy};
 use plimsoll_core::turn::{Guidance, KeepErrors, Mode, Offer, SetBreakpoints};
 use plimsoll_wire::stream::UsageMode;
+
+use super::*;
+use crate::config::settings::TurnSections;
+use crate::config::tests::{good, problems};
 
 fn profile<'a>(config: &'a Config, name: &str) -> &'a TurnSections {
     &config.profiles[name].turns

@@ -7,11 +7,11 @@ mod tests;
 
 use std::borrow::Cow;
 
+use plimsoll_model::Digest;
 use serde_json::{Value, json};
 
 use super::{Taken, TakenCall, TakenPart};
 use crate::inspect::date;
-use plimsoll_model::Digest;
 
 /// What a session begins with if the first thing chosen is an answer: providers want a user's text there.
 const BEFORE_AN_ANSWER: &str =

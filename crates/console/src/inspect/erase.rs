@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::archive::ArchiveError;
 use plimsoll_model::{Content, Digest, Erased, Parent, SessionRow, TenantId, TurnRecord};
 use plimsoll_store::{Batch, BatchKind, Store, StoreError};
+
+use super::archive::ArchiveError;
 
 /// How many blobs are read at a time.
 const BLOBS_AT_ONCE: usize = 256;

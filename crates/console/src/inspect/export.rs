@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
-use super::archive::{ArchiveError, Branch};
-use super::dates::date;
 use plimsoll_core::session::path::PathEntry;
 use plimsoll_model::{Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark};
 use plimsoll_proxy::history::{self, Conversation, FindError, Reads};
 use plimsoll_store::{Store, StoreError};
+use serde_json::{Value, json};
+
+use super::archive::{ArchiveError, Branch};
+use super::dates::date;
 
 /// A session as text.
 #[derive(Clone, Debug, PartialEq, Eq)]

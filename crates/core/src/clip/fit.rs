@@ -1,12 +1,13 @@
 //! The clip of one result: finds the largest choice that meets the limits. Counts a text at most
 //! once, and then only what would be shown. Never reads a shape itself.
 
+use plimsoll_model::ResultShape;
+
 use super::lines::Span;
 use super::pick::Budget;
 use super::scan::{Choice, Scan};
 use super::shape::detect;
 use super::write::{render, total};
-use plimsoll_model::ResultShape;
 
 /// A text is counted in chunks of this size, until the limit is passed by a third.
 const CHUNK: usize = 1 << 16;

@@ -1,13 +1,14 @@
 //! A text that has been read by its shape once, for the choice and the writing of every trial.
 //! Never knows a limit.
 
+use plimsoll_model::ResultShape;
+
 use super::json::Items;
 use super::lines::{Lines, Span, narrow};
 use super::log::{self, Told};
 use super::pick::{Budget, Plan, Wish, pick};
 use super::search::Search;
 use super::severity::is_exit;
-use plimsoll_model::ResultShape;
 
 /// In a text that is no log, only so many lines at either end may tell how a command ended.
 const ENDS: usize = 5;

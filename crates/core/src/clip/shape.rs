@@ -1,12 +1,13 @@
 //! Tells the shape of a result from its text. Never asks which tool gave it, and never clips.
 
+use plimsoll_model::ResultShape;
+
 use super::json::Items;
 use super::lines::Lines;
 use super::log::Told;
 use super::scan::{Kind, Scan};
 use super::search::{self, Hit, Search};
 use super::severity::{Severity, is_fine};
-use plimsoll_model::ResultShape;
 
 /// So many lines are looked at in each of three places.
 const WINDOW: usize = 200;

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_model::{ResultShape, grouped};
+
 use super::lines::Span;
 use super::scan::{Kind, Scan, sound};
-use plimsoll_model::{ResultShape, grouped};
 
 /// The text that is shown in place of `original`. `id`, such as `bash:12`, is what the recall tool
 /// takes, and `tokens` is the size of the original as people read it.

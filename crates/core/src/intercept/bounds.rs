@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
-
 use plimsoll_model::{HiddenTool, raw};
+use serde_json::{Map, Value};
 
 /// A call whose arguments have more bytes is refused, and nothing is kept of them.
 pub const MOST: usize = 16 * 1024;

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use plimsoll_model::{DelimiterAction, Effect, ExplicitKind, label_set};
 use serde_json::{Map, Value};
 
 use crate::session::graph::{EpisodeKind, Graph};
-use plimsoll_model::{DelimiterAction, Effect, ExplicitKind, label_set};
 
 /// The most characters of a name. Longer names are refused so that tombstones stay short.
 const NAME_CHARS: usize = 120;

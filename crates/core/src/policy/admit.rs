@@ -2,13 +2,14 @@
 //! the first time (paper 001, tier 1; paper 002, "Compression at the edges"). What is missing stands
 //! at each cut, and `recall` brings it back. Never clips what was sent before.
 
+use plimsoll_model::{Kept, Mark, ToolClass};
+
 use super::ask::{AdmitSettings, Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
 use crate::clip::{ClipLimits, clip};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-use plimsoll_model::{Kept, Mark, ToolClass};
 
 /// Whether the results of a call are never clipped.
 fn is_spared(settings: &AdmitSettings, call: &Item) -> bool {

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plimsoll_model::{Globs, ReasoningBack, Words, label_set};
+
 use super::protect::{ItemSet, Protection, Rules};
 use crate::clip::ClipLimits;
 use crate::session::graph::EpisodeKind;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::view::View;
-use plimsoll_model::{Globs, ReasoningBack, Words, label_set};
 
 /// A text that is decoded once for all who ask for it.
 pub type Text<'a> = Rc<Cow<'a, str>>;

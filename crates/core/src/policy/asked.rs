@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Kept, Mark};
+
 use super::ask::{Level, Order, Policy, PolicyAsk};
 use super::cut::STUB_FROM;
 use super::pass::{Proposal, conclude};
@@ -14,7 +16,6 @@ use crate::session::ids::RecallTarget;
 use crate::session::index::ItemIndex;
 use crate::session::stub;
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, Kept, Mark};
 
 /// Evicts the items and the whole episodes that were named, as far as the rules allow. What is held by `ask` stays.
 /// The moves are counted for `policy`.

@@ -5,6 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Kept, Mark, Role, ToolClass};
+
 use super::ask::{Level, PolicyAsk};
 use super::order::Pick;
 use super::plan::Move;
@@ -12,7 +14,6 @@ use super::work::{Work, bare};
 use crate::session::graph::Episode;
 use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, Kept, Mark, Role, ToolClass};
 
 /// Tokens of results that `three-tier` protects (paper 001, tier 2, `PRUNE_PROTECT`).
 const PROTECT: u64 = 40_000;

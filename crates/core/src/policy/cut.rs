@@ -1,9 +1,10 @@
 //! Where the next pass is expected to edit a view first, and what is too small to be worth an edit. Never evicts.
 
+use plimsoll_model::{ItemKind, Mark, ToolClass};
+
 use crate::session::index::EntryIndex;
 use crate::session::marked::Marked;
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, Mark, ToolClass};
 
 /// A text with fewer tokens than this is no longer than the line that would replace it.
 pub(super) const STUB_FROM: u32 = 24;

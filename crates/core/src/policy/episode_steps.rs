@@ -2,6 +2,8 @@
 //! texts of spans without calls (paper 000 §4.4, design §5). The view is counted again after each call. Never
 //! chooses which episodes: the order does.
 
+use plimsoll_model::{ItemKind, Mark};
+
 use super::ask::Level;
 use super::levels::Levels;
 use super::merge;
@@ -10,7 +12,6 @@ use super::plan::Move;
 use super::work::Work;
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::ItemIndex;
-use plimsoll_model::{ItemKind, Mark};
 
 /// Takes calls of free acts, then the acts whole; then the same of exploration; each oldest first. An evicted act may
 /// free what it depended on; evicted exploration frees nothing. So one walk over each is enough.

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Kept, Mark};
+
 use super::ask::{Level, Policy, PolicyAsk};
 use super::pass::{Proposal, conclude};
 use super::protect::Protection;
 use super::work::Work;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Item, Transcript};
-use plimsoll_model::{ItemKind, Kept, Mark};
 
 /// The client's calls whose results are new, in order: those results stand behind the newest
 /// assistant message.

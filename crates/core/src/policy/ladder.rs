@@ -5,8 +5,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::ask::Policy;
 use plimsoll_model::label_set;
+
+use super::ask::Policy;
 
 label_set!(
     /// When a rung is due.

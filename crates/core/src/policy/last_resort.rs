@@ -3,12 +3,13 @@
 //! exchange; the message that holds the ledger goes only if the ceiling can't be met with it. Never takes what no pass
 //! may touch, and nothing if what must stay is above the ceiling by itself.
 
+use plimsoll_model::{ItemKind, Mark, Role};
+
 use super::ask::Level;
 use super::plan::Move;
 use super::protect::Tier;
 use super::work::Work;
 use crate::session::index::{EntryIndex, ItemIndex};
-use plimsoll_model::{ItemKind, Mark, Role};
 
 /// Removes message by message until the target is met. Each episode that loses all of its items is named by the
 /// ledger.

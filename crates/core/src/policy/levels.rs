@@ -5,6 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Kept, Mark, ToolClass};
+
 use super::ask::{Level, PolicyAsk};
 use super::cut::{SKELETON_FROM, STUB_FROM};
 use super::lexicon::Lexicon;
@@ -14,7 +16,6 @@ use super::work::{Work, bare};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, Kept, Mark, ToolClass};
 
 /// A call that may be shortened, with its result.
 #[derive(Clone, Copy)]

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use plimsoll_model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
+
 use super::ask::{PolicyAsk, Text};
 use super::work::Work;
 use crate::session::index::{Indexed, ItemIndex};
@@ -12,7 +14,6 @@ use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
 use crate::session::view::Shown;
-use plimsoll_model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 
 /// The largest share of a result's bytes that a skeleton keeps.
 const SKELETON: f64 = 0.3;

@@ -2,12 +2,13 @@
 //! result several times running (paper 001, "Loop detection"). Also tells how often that was, for
 //! metrics and headers, whether the rung stands on the ladder or not. Never hides a result.
 
+use plimsoll_model::{Kept, Mark};
+
 use super::ask::{Level, Policy, PolicyAsk, Text};
 use super::fresh;
 use super::pass::Proposal;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Item, Transcript};
-use plimsoll_model::{Kept, Mark};
 
 /// From so many times running on it is a loop (paper 001: three).
 pub const LOOP_FROM: u32 = 3;

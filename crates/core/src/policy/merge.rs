@@ -1,11 +1,12 @@
 //! Tombstones that merge into the ledger, oldest first and no more than it takes. Never merges one that an act in
 //! view depends on, and never the one that holds the ledger.
 
+use plimsoll_model::Mark;
+
 use super::ask::Level;
 use super::plan::Move;
 use super::work::Work;
 use crate::session::graph::{Episode, EpisodeKind};
-use plimsoll_model::Mark;
 
 /// Merges tombstones into the ledger, oldest first, once they take more than a tenth of the ceiling: until they take
 /// a twentieth, so that not each pass has to rewrite the front of the view, or the target is met. Merges spans without

@@ -2,6 +2,8 @@
 //! `docs/papers.md` says what we add. The order has its levels. Never evicts anything of an open episode, of the
 //! prologue, or of exploration that an act in view depends on.
 
+use plimsoll_model::{ItemKind, ToolClass};
+
 use super::ask::Level;
 use super::plan::Move;
 use super::thoughts;
@@ -9,7 +11,6 @@ use super::work::Work;
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::EpisodeIndex;
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, ToolClass};
 
 /// A walk over the episodes.
 struct Walk<'w, 'a> {

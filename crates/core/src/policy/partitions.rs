@@ -2,8 +2,9 @@
 //! (§4.3), and a reserve and a margin that are lent to nobody. Never evicts anything: the ceiling that
 //! follows from the window starts passes.
 
-use crate::session::view::{Part, Parts};
 use plimsoll_model::{label_set, share_tokens};
+
+use crate::session::view::{Part, Parts};
 
 label_set!(
     /// A part of the window that has an allocation, in the order in which surplus is lent (paper 004

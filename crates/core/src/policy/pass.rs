@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_model::{ItemKind, Mark};
+
 use super::ask::{Level, Policy, PolicyAsk};
 use super::plan::{Move, Plan, PlanError};
 use super::work::{Freed, LastStep, Work};
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, Mark};
 
 /// What a pass would do.
 #[derive(Clone, Debug)]

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, ItemNo, Kept, Mark, Marks};
+
 use super::protect::{Protection, Rules};
 use crate::session::graph::{DelimiterRole, Episode, EpisodeKind};
 use crate::session::index::{EpisodeIndex, ItemIndex};
@@ -13,7 +15,6 @@ use crate::session::marked::Marked;
 use crate::session::measure::Measure;
 use crate::session::transcript::Item;
 use crate::session::view::View;
-use plimsoll_model::{ItemKind, ItemNo, Kept, Mark, Marks};
 
 /// A proposed move of one item's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]

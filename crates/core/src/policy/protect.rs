@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, MESSAGE_TOKENS, Mark, label_set};
+
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
-use plimsoll_model::{ItemKind, MESSAGE_TOKENS, Mark, label_set};
 
 /// Items by index: a result counts as part of its call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,13 +4,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_model::{ItemKind, ItemNo, Kept, Mark};
+
 use super::ask::{Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
 use crate::session::index::ItemIndex;
 use crate::session::overlap;
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, ItemNo, Kept, Mark};
 
 /// A result with fewer tokens than this is hardly longer than a pointer. One of which the first lines are
 /// left out has to become so much shorter.

@@ -1,6 +1,8 @@
 //! The one loop that takes the steps of an order of eviction. Counts the view again after each move, and stops a step
 //! as soon as the view is small enough. Never decides what comes first: [`Table`] does.
 
+use plimsoll_model::ItemKind;
+
 use super::ask::{Policy, PolicyAsk};
 use super::levels::Levels;
 use super::order::{ANSWERS, Again, Due, HELD_PART, Step, Table, Tail, Takes, Until};
@@ -11,7 +13,6 @@ use super::{baselines, episode_steps, last_resort, merge, paper, thoughts};
 use crate::session::graph::{Episode, EpisodeKind};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
-use plimsoll_model::ItemKind;
 
 /// Tokens at the tail that a summary leaves word for word, or a quarter of a small ceiling.
 const VERBATIM: u64 = 8000;

@@ -2,6 +2,8 @@
 //! before all other content of a view, because no work is in them (paper 000 §4.4, level 1). Never takes one that
 //! must come back.
 
+use plimsoll_model::{ItemKind, Mark, ReasoningBack, Role};
+
 use super::ask::Level;
 use super::cut::next_cut;
 use super::order::Reach;
@@ -9,7 +11,6 @@ use super::protect::Rules;
 use super::work::Work;
 use crate::session::index::{EntryIndex, ItemIndex};
 use crate::session::transcript::{Item, Transcript};
-use plimsoll_model::{ItemKind, Mark, ReasoningBack, Role};
 
 /// Which thoughts a provider does without.
 #[derive(Clone, Copy, Debug)]

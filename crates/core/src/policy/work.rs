@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Kept, Mark, ToolClass};
+
 use super::ask::{EvictionSettings, Level, PolicyAsk};
 use super::cut::STUB_FROM;
 use super::plan::Move;
@@ -15,7 +17,6 @@ use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use crate::session::measure::Measure;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
-use plimsoll_model::{ItemKind, Kept, Mark, ToolClass};
 
 /// About the size of a call whose long arguments are trimmed.
 const TRIMMED: u32 = 64;

@@ -7,15 +7,15 @@ pub mod tools;
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::{Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::edit::{AssistantEdit, CallEdit, Insert};
+use plimsoll_wire::request::{Addition, Breakpoint, Request, UpstreamView};
 
 use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{Source, Transcript, TranscriptEntry};
 use crate::session::view::{self, Shown};
-use plimsoll_model::{Handed, HiddenCall, HiddenTool, ItemKind, Role, StoredHop, TurnRecord};
-use plimsoll_wire::Dialect;
-use plimsoll_wire::edit::{AssistantEdit, CallEdit, Insert};
-use plimsoll_wire::request::{Addition, Breakpoint, Request, UpstreamView};
 use tools::Injected;
 
 /// The input of rendering a view.

@@ -4,11 +4,12 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::{BoundTo, Digest, ItemKind};
+
 use super::{RenderInput, entry_bytes};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Source, TranscriptEntry};
 use crate::session::view::Shown;
-use plimsoll_model::{BoundTo, Digest, ItemKind};
 
 /// The thoughts of a view that lost their place, and what the next thought will be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-
 use plimsoll_model::HiddenTool;
 use plimsoll_wire::Dialect;
 

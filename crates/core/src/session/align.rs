@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::path::{ASSISTANT_ITEMS, Path, PathEntry};
 use plimsoll_model::{Role, Shape, TurnRecord};
+
+use super::path::{ASSISTANT_ITEMS, Path, PathEntry};
 
 /// The records of `known` whose visible responses are still among the messages, at their new
 /// positions. All marks are kept, also those of dropped records. Messages between two records get

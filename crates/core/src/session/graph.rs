@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 
-use super::index::{EpisodeIndex, Indexed, ItemIndex};
 use plimsoll_model::{Effect, ExplicitKind};
+
+use super::index::{EpisodeIndex, Indexed, ItemIndex};
 
 /// What an episode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! What the ids in a `recall` stand for: items, episodes and pages of the ledger. Only items on the
 //! path have an id. Never reads content.
 
+use plimsoll_model::{ItemKind, ItemNo};
+
 use super::graph::EpisodeKind;
 use super::index::{EpisodeIndex, ItemIndex};
 use super::path::ASSISTANT_ITEMS;
 use super::tombstone;
 use super::transcript::{Item, Transcript, TranscriptEntry};
-use plimsoll_model::{ItemKind, ItemNo};
 
 /// The most items that one id may list.
 const LISTED: usize = 200;

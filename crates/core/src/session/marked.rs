@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use plimsoll_model::{EditKind, ItemKind, ItemNo, Kept, Mark, Marks, Role};
+
 use super::graph::{DelimiterRole, Episode, EpisodeKind};
 use super::index::{EntryIndex, EpisodeIndex, ItemIndex};
 use super::transcript::{Item, Source, Transcript, TranscriptEntry};
-use plimsoll_model::{EditKind, ItemKind, ItemNo, Kept, Mark, Marks, Role};
 
 /// What stands for an episode in the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

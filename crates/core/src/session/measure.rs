@@ -1,8 +1,9 @@
 //! How the proxy's own texts are made and counted. Never writes one.
 
+use plimsoll_model::{Kept, Mark};
+
 use super::index::ItemIndex;
 use super::note::{Left, Note};
-use plimsoll_model::{Kept, Mark};
 
 /// How the proxy's own texts are made and counted.
 #[derive(Clone, Copy)]

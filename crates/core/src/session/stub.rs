@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use plimsoll_model::{Kept, Mark, Words, grouped, raw};
+
 use super::overlap::Overlap;
 use super::tombstone::thousands;
 use crate::clip;
-use plimsoll_model::{Kept, Mark, Words, grouped, raw};
 
 /// A string in a call's arguments is cut if it has more bytes than this. Shorter strings stay:
 /// cutting them costs more repeated reads than it frees room.

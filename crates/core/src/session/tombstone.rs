@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use plimsoll_model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
+
 use super::graph::{Episode, EpisodeKind};
 use super::index::{EpisodeIndex, ItemIndex};
 use super::marked::Marked;
 use super::measure::Measure;
 use super::transcript::{Item, Transcript};
-use plimsoll_model::{ItemKind, ItemNo, MESSAGE_TOKENS, Mark};
 
 /// Characters of a description that a ledger line keeps.
 const LEDGER_CHARS: usize = 80;

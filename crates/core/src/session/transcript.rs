@@ -7,9 +7,10 @@ mod build;
 use std::ops::Range;
 use std::sync::Arc;
 
+use plimsoll_model::{Edits, Handed, ItemKind, ItemNo, Role, ThoughtRules, ToolClass};
+
 use super::graph::{DelimiterRole, Graph};
 use super::index::{EntryIndex, EpisodeIndex, Indexed, ItemIndex, indices};
-use plimsoll_model::{Edits, Handed, ItemKind, ItemNo, Role, ThoughtRules, ToolClass};
 
 pub use build::{TranscriptInput, build};
 

@@ -11,6 +11,8 @@ mod sizes;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use plimsoll_model::{EditKind, ItemKind, Kept, Mark, Marks, Role};
+
 use calls::CallsShown;
 pub use parts::{Part, Parts};
 
@@ -21,7 +23,6 @@ use super::measure::Measure;
 use super::note::Note;
 use super::transcript::{Item, Transcript, TranscriptEntry};
 use super::{ids, stub, tombstone};
-use plimsoll_model::{EditKind, ItemKind, Kept, Mark, Marks, Role};
 
 /// A transcript, the marks of its items, the texts of the proxy that the marks require, and the
 /// size of what is shown.

@@ -2,6 +2,8 @@
 //! before anything that a policy chooses. Never decides which items an operator may name (`console` says that
 //! when they ask); what a rule holds when the pass comes stays.
 
+use plimsoll_model::ItemKind;
+
 use super::originals::OwnTexts;
 use super::pins::PinAsk;
 use super::state::TurnState;
@@ -10,7 +12,6 @@ use crate::policy::{EvictionSettings, ItemSet, Level, Policy, Proposal, Target, 
 use crate::session::ids;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
-use plimsoll_model::ItemKind;
 
 /// One thing that is asked of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use crate::intercept::bounds::kept;
-use crate::render::tools::Injected;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::{Answer, Block, BlockKind, Call};
+
+use crate::intercept::bounds::kept;
+use crate::render::tools::Injected;
 
 /// The most bytes of a provider's own fields of a call, such as signatures. If a call has more, all
 /// of them are dropped.

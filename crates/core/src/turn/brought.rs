@@ -4,16 +4,16 @@
 
 use bytes::Bytes;
 use memchr::memmem;
-use serde_json::{Value, json};
-
-use super::asked::NamedAsk;
-use super::hidden::{self, HiddenCounts, Keep};
-use super::state::{HopContext, Prepared, TurnState};
 use plimsoll_model::{Effect, HiddenTool, RecallOutcome, Role, StoredHop};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::{Answer, Block, BlockKind, Call};
 use plimsoll_wire::request::Request;
+use serde_json::{Value, json};
+
+use super::asked::NamedAsk;
+use super::hidden::{self, HiddenCounts, Keep};
+use super::state::{HopContext, Prepared, TurnState};
 
 /// Fields by which providers sign what a model thought.
 const SIGNATURES: [&str; 4] = [

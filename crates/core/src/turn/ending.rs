@@ -2,9 +2,6 @@
 //! lead to it, and writes nothing.
 
 use bytes::Bytes;
-
-use super::state::TurnState;
-use crate::session::transcript::Transcript;
 use plimsoll_model::{
     CallId, Digest, Parent, RecordId, StoredHop, TurnFacts, TurnRecord, dated_id,
 };
@@ -12,6 +9,9 @@ use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::Answer;
 use plimsoll_wire::edit::bare;
 use plimsoll_wire::message::ParsedCall;
+
+use super::state::TurnState;
+use crate::session::transcript::Transcript;
 
 /// How a turn ended.
 pub struct Ending<'a> {

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use plimsoll_model::{Globs, ItemKind, share_tokens};
+
 use super::files;
 use super::originals::Originals;
 use crate::policy::{ItemSet, Policy, Target};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 use crate::session::view::View;
-use plimsoll_model::{Globs, ItemKind, share_tokens};
 
 /// Whose content a rung may touch. A user's is never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,13 @@ mod ids;
 
 use std::collections::HashSet;
 
+use plimsoll_model::{
+    CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, ItemKind, MESSAGE_TOKENS, RecallCall,
+    RecallOutcome, StoredHop, raw,
+};
+use plimsoll_wire::answer::{Answer, Call, Reasoning};
+use plimsoll_wire::message::call_digest;
+
 use super::bounded;
 use super::memo::Reader;
 use super::recall::{self, Recalls};
@@ -15,12 +22,6 @@ use crate::intercept::delimiter::{DelimiterAnswer, DelimiterCall, DelimiterOutco
 use crate::session::index::ItemIndex;
 use crate::session::tombstone::thousands;
 use crate::session::transcript::Item;
-use plimsoll_model::{
-    CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, ItemKind, MESSAGE_TOKENS, RecallCall,
-    RecallOutcome, StoredHop, raw,
-};
-use plimsoll_wire::answer::{Answer, Call, Reasoning};
-use plimsoll_wire::message::call_digest;
 
 /// The usual size of a hidden call's result that brings nothing back, at most.
 const SHORT_RESULT: u32 = 60;

@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_model::{Globs, ItemKind, ItemNo, Mark, Pins, share_tokens};
+
 use super::files;
 use super::memo::Reader;
 use super::originals::Originals;
@@ -12,7 +14,6 @@ use crate::policy::ItemSet;
 use crate::session::index::ItemIndex;
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
-use plimsoll_model::{Globs, ItemKind, ItemNo, Mark, Pins, share_tokens};
 
 /// What is kept.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,16 +9,16 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use twox_hash::XxHash3_128;
-
-use crate::policy::Text;
-use crate::session::index::ItemIndex;
-use crate::session::note::{Left, Note};
 use plimsoll_model::caches::{Bounded, MEMORY, bounded};
 use plimsoll_model::{CALL_TOKENS, CacheName, CallId, CallShape, Shape, TenantId, Words, raw};
 use plimsoll_tokens::{Counter, Encoding, UNREADABLE_IMAGE, area_tokens, image_tokens};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::message::{self, MessageError, Parsed, Part};
+use twox_hash::XxHash3_128;
+
+use crate::policy::Text;
+use crate::session::index::ItemIndex;
+use crate::session::note::{Left, Note};
 
 /// A hasher of 128 bits; the trait of the standard library returns 64.
 struct Wide(XxHash3_128);

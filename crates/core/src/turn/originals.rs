@@ -6,6 +6,12 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plimsoll_model::{
+    Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Shape, StoredHop, Words, is_failure,
+};
+use plimsoll_wire::edit::AssistantEdit;
+use plimsoll_wire::request::Request;
+
 use super::call_spans::CallSpans;
 use super::memo::{Decoded, Reader};
 use crate::policy::{self, Plan, Policy, PolicyAsk, Proposal, Repetition, Target, Text};
@@ -17,11 +23,6 @@ use crate::session::path::Path;
 use crate::session::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::session::view::{Notes, View};
 use crate::session::{ids, overlap, stub};
-use plimsoll_model::{
-    Digest, Handed, ItemKind, ItemNo, Kept, Mark, Marks, Shape, StoredHop, Words, is_failure,
-};
-use plimsoll_wire::edit::AssistantEdit;
-use plimsoll_wire::request::Request;
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]

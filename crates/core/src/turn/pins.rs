@@ -2,6 +2,8 @@
 //! the items that are meant (paper 001, tier 2; paper 004 §5.1). The rung `keep` makes room for them.
 //! Never refuses a turn for a pin that it can't find.
 
+use plimsoll_model::{ItemKind, MOST_PINS, PinMove, PinOutcome, Pins, Role};
+
 use super::keep;
 use super::originals::Originals;
 use super::state::{HopContext, TurnState};
@@ -10,7 +12,6 @@ use crate::session::ids::{self, RecallTarget};
 use crate::session::index::{ItemIndex, indices};
 use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
-use plimsoll_model::{ItemKind, MOST_PINS, PinMove, PinOutcome, Pins, Role};
 
 /// How a line of a user's message begins that pins something. A line that the user only quotes, in a fence or in
 /// a document, pins nothing.

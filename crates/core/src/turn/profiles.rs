@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_model::Globs;
+
 use super::overrides::{Mode, Overrides};
 use super::settings::{Settings, Terms, TermsError};
 use super::text_results::TextProfile;
 use crate::session::path::Path;
-use plimsoll_model::Globs;
 
 /// The name of the profile with the published terms: [`super::Budget::as_published`].
 pub const PAPER_PROFILE: &str = "paper";

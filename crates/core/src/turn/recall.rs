@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use plimsoll_model::{Effect, HiddenCall, HiddenTool, ItemNo, RecallCall, RecallOutcome};
+
 use super::memo::Reader;
 use super::originals::{Originals, OwnTexts};
 use super::state::{Prepared, TurnState};
@@ -18,7 +20,6 @@ use crate::policy::Target;
 use crate::session::ids;
 use crate::session::transcript::{Source, Transcript};
 use document::Document;
-use plimsoll_model::{Effect, HiddenCall, HiddenTool, ItemNo, RecallCall, RecallOutcome};
 
 /// One part in this many of the ceiling is the most that the recalls of one turn may bring back.
 const SHARE: u64 = 4;

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use memchr::memmem;
-
-use crate::session::path::{Path, PathEntry};
 use plimsoll_model::raw::quote;
 use plimsoll_model::{CallId, Digest, RecordId, Shape, StoredHop, TurnRecord};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::edit::{AssistantEdit, CallEdit};
+
+use crate::session::path::{Path, PathEntry};
 
 /// What ids are made of.
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

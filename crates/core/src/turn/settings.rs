@@ -5,6 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_model::{
+    EditKind, Edits, Given, Guide, HiddenTool, ReasoningBack, Shape, share_tokens,
+};
+use plimsoll_tokens::{CacheModel, Family};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::request::Request;
+
 use super::cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 use super::classes::Classes;
 use super::filter::RungTable;
@@ -17,12 +24,6 @@ use crate::commit::{self, Floor};
 use crate::intercept::delimiter::Protocol;
 use crate::policy::{self, AdmitSettings, Ladder, Order, Partitions, Policy};
 use crate::render::tools::{self, Injected};
-use plimsoll_model::{
-    EditKind, Edits, Given, Guide, HiddenTool, ReasoningBack, Shape, share_tokens,
-};
-use plimsoll_tokens::{CacheModel, Family};
-use plimsoll_wire::Dialect;
-use plimsoll_wire::request::Request;
 
 /// The operator's settings of turns: those without a profile, or those of one profile.
 #[derive(Clone, Debug, Default)]

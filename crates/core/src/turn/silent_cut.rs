@@ -1,11 +1,12 @@
 //! Tells that an upstream may cut prompts without a word: what it reports of them stays at one number, while its client
 //! brings more with every turn. Pure. Never says what a window is, and never learns anything.
 
+use plimsoll_model::{Role, Usage};
+use plimsoll_tokens::calibrate::{MAX_RATIO, MIN_RATIO};
+
 use super::Mode;
 use super::state::{Prepared, TurnState};
 use crate::session::path::{PathEntry, REPORTS};
-use plimsoll_model::{Role, Usage};
-use plimsoll_tokens::calibrate::{MAX_RATIO, MIN_RATIO};
 
 /// Reports that differ by more than one part in this many are not the same number.
 const TOLERANCE: u64 = 100;

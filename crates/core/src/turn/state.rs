@@ -17,6 +17,15 @@ mod trigger;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plimsoll_model::{
+    BoundTo, Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins,
+    Role, Rope, Shape, StoredHop, TurnRecord,
+};
+use plimsoll_tokens::Family;
+use plimsoll_tokens::ledger::RequestSizes;
+use plimsoll_wire::edit::AssistantEdit;
+use plimsoll_wire::message::MessageError;
+use plimsoll_wire::request::Request;
 
 use super::asked::Asks;
 use super::call_spans::CallSpans;
@@ -37,15 +46,6 @@ use crate::session::index::EntryIndex;
 use crate::session::path::Path;
 use crate::session::transcript::{self, Transcript};
 use crate::session::view::View;
-use plimsoll_model::{
-    BoundTo, Digest, EditKind, Edits, Guide, GuideReason, Head, HiddenTool, Marks, PinMove, Pins,
-    Role, Rope, Shape, StoredHop, TurnRecord,
-};
-use plimsoll_tokens::Family;
-use plimsoll_tokens::ledger::RequestSizes;
-use plimsoll_wire::edit::AssistantEdit;
-use plimsoll_wire::message::MessageError;
-use plimsoll_wire::request::Request;
 
 use guidance::Among;
 pub use later_hops::LaterHops;

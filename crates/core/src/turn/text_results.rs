@@ -7,13 +7,13 @@ use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
+use plimsoll_model::raw::Object;
+use plimsoll_model::{Role, Shape, label_set};
+use plimsoll_wire::request::Request;
 use regex::Regex;
 use twox_hash::XxHash3_64;
 
 use super::memo::{Front, Reader};
-use plimsoll_model::raw::Object;
-use plimsoll_model::{Role, Shape, label_set};
-use plimsoll_wire::request::Request;
 
 /// Bytes of a pattern's match that stay in view, before the text that replaces the rest.
 const FRONT: usize = 200;

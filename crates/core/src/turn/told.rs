@@ -3,13 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_model::{Held, ItemKind, ItemNo, ItemSize, PassFacts, StoredMark};
+
 use super::state::{Prepared, TurnState};
 use crate::policy::Protection;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::tombstone;
 use crate::session::transcript::{Source, TranscriptEntry};
 use crate::session::view::View;
-use plimsoll_model::{Held, ItemKind, ItemNo, ItemSize, PassFacts, StoredMark};
 
 /// The most episodes of which a pass says why they stayed.
 const MOST_HELD: usize = 8;

@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 
 use http::header::{CONNECTION, HeaderMap, HeaderName};
-
 use plimsoll_proxy::upstream::is_sent;
 
 /// The headers in which providers and gateways look for keys.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
 use plimsoll_core::turn::{AskedBudget, Profile, Settings};
+
+use super::*;
 
 fn map(pairs: &[(&str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();

@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
+use plimsoll_core::policy::Policy;
+use plimsoll_model::Role;
+
 use super::*;
 use crate::source::{self, Source};
 use crate::{Lab, Options};
-use plimsoll_core::policy::Policy;
-use plimsoll_model::Role;
 
 fn fixture(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/agents");

@@ -1,9 +1,10 @@
 //! A conversation whose content is stored: its messages, in order, from the lists that its turns
 //! keep. Never reads a message itself.
 
-use super::{FindError, Reads};
 use plimsoll_core::session::path::Path;
 use plimsoll_model::{Content, Digest};
+
+use super::{FindError, Reads};
 
 /// How many lists are read at a time.
 const LISTS: usize = 32;

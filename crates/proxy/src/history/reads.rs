@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use plimsoll_model::Digest;
+use plimsoll_store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
 use super::{FindError, Patience};
 use crate::record::StoreOp;
-use plimsoll_model::Digest;
-use plimsoll_store::{Store, StoreError};
 
 /// How many look-ups may wait at once. Each of them holds a thread while nothing answers.
 const READERS: usize = 16;

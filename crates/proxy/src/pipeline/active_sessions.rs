@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
 use plimsoll_model::caches::{MEMORY, share};
 use plimsoll_model::{CacheName, Erased, Hashed, hash};
 

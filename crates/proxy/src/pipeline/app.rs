@@ -4,6 +4,13 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll_core::turn::memo::{Memo, Reader};
+use plimsoll_core::turn::state::HopContext;
+use plimsoll_core::turn::{Mode, Profiles};
+use plimsoll_model::{CacheName, Erased, TenantId, caches};
+use plimsoll_store::Store;
+use plimsoll_tokens::{Counter, Family, Models};
+use plimsoll_wire::Dialect;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -20,13 +27,6 @@ use super::windows::Windows;
 use crate::history::Readers;
 use crate::record::{Label, Metrics};
 use crate::upstream;
-use plimsoll_core::turn::memo::{Memo, Reader};
-use plimsoll_core::turn::state::HopContext;
-use plimsoll_core::turn::{Mode, Profiles};
-use plimsoll_model::{CacheName, Erased, TenantId, caches};
-use plimsoll_store::Store;
-use plimsoll_tokens::{Counter, Family, Models};
-use plimsoll_wire::Dialect;
 
 /// What every request may use.
 pub struct App {

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::{Ask, Asks};
 use plimsoll_model::{Erased, RecordId};

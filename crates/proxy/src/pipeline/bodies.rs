@@ -2,7 +2,6 @@
 //! them is kept. Never writes one anywhere, and keeps none where content may not be shown.
 
 use bytes::Bytes;
-
 use plimsoll_model::caches::{Bounded, Weigh, bounded};
 use plimsoll_model::{CacheName, Digest, RecordId, SessionRow, TenantId};
 use plimsoll_wire::Dialect;

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
-use super::app::App;
-use super::record_place::RecordPlace;
-use crate::history::{Patience, Reads};
 use plimsoll_core::session::chain::RecordKey;
 use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_model::{Digest, TurnSums};
 use plimsoll_store::Store;
+use tokio::task::JoinHandle;
+
+use super::app::App;
+use super::record_place::RecordPlace;
+use crate::history::{Patience, Reads};
 
 /// How long a turn waits at its end to learn whether another has gone on from where it does. Nothing but the list of
 /// sessions depends on it.

@@ -1,12 +1,5 @@
 //! A request once it is decoded, and the terms under which it is served. Never reads a message of it.
 
-use super::app::App;
-use super::opening::{Stop, unfound};
-use super::refer::{self, LookedUp};
-use super::reporter::Reporter;
-use super::request::TurnRequest;
-use crate::history::{Patience, Reads};
-use crate::record::{FailedStage, Phase};
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::{Mode, SetBreakpoints, Terms};
 use plimsoll_model::{Scope, TenantId};
@@ -14,6 +7,14 @@ use plimsoll_tokens::{CacheModel, Family};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::Purpose;
 use plimsoll_wire::request::{Request, RequestError};
+
+use super::app::App;
+use super::opening::{Stop, unfound};
+use super::refer::{self, LookedUp};
+use super::reporter::Reporter;
+use super::request::TurnRequest;
+use crate::history::{Patience, Reads};
+use crate::record::{FailedStage, Phase};
 
 /// A request that was decoded.
 pub(super) struct DecodedRequest {

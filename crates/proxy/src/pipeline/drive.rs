@@ -17,6 +17,9 @@ use futures_util::{FutureExt as _, stream};
 use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::stream::Machine;
+use plimsoll_wire::stream::unary::TurnEnd;
 use tokio::sync::oneshot;
 
 use channel::{ClientGone, Sender, channel};
@@ -28,9 +31,6 @@ use super::incoming::{Because, Beginning, Begun, Incoming, Served};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use crate::record::{AbortSide, RetryReason};
 use crate::upstream;
-use plimsoll_wire::answer::{Answer, Verdict};
-use plimsoll_wire::stream::Machine;
-use plimsoll_wire::stream::unary::TurnEnd;
 
 /// How often a later hop is tried again. The client can't retry it.
 const HOP_RETRIES: u32 = 4;

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-
 use plimsoll_model::Erased;
 use plimsoll_store::Batch;
 

@@ -5,14 +5,14 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::StatusCode;
-
-use crate::record::FailedStage;
-use crate::upstream::{UploadFault, UpstreamError};
 use plimsoll_core::policy::Pinned;
 use plimsoll_core::turn::TermsError;
 use plimsoll_model::room::Full;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::{ErrorSide, ErrorText};
+
+use crate::record::FailedStage;
+use crate::upstream::{UploadFault, UpstreamError};
 
 /// An error that the proxy answers with instead of the upstream.
 #[derive(Debug, thiserror::Error)]

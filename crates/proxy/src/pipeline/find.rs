@@ -5,9 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use quick_cache::sync::Cache;
-
-use crate::history::{FindError, Reads, load, record};
 use plimsoll_core::session::align::align;
 use plimsoll_core::session::chain::{self, RecordKey};
 use plimsoll_core::session::path::Path;
@@ -16,6 +13,9 @@ use plimsoll_model::{
     CacheName, CallId, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord,
 };
 use plimsoll_wire::edit;
+use quick_cache::sync::Cache;
+
+use crate::history::{FindError, Reads, load, record};
 
 /// How many heads are looked up at a time, from the newest to the oldest.
 const HEADS_AT_ONCE: usize = 8;

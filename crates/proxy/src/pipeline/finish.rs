@@ -4,12 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-
-use super::app::App;
-use super::branch::{self, Branching};
-use super::record_place::{RecordPlace, parent_session};
-use super::refer;
-use super::stored_content;
 use plimsoll_core::session::chain::{self, RecordKey};
 use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_core::session::transcript::Transcript;
@@ -19,6 +13,12 @@ use plimsoll_model::{
     Digest, Erased, Parent, RecordId, RowSizes, SessionRow, TurnFacts, TurnRecord, dated_id,
 };
 use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
+
+use super::app::App;
+use super::branch::{self, Branching};
+use super::record_place::{RecordPlace, parent_session};
+use super::refer;
+use super::stored_content;
 
 /// How many turns a path may span before a snapshot is written. It limits how many records are read
 /// to fold a path.

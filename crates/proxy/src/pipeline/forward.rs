@@ -9,6 +9,9 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method, Response, StatusCode};
+use plimsoll_model::Rope;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::stream::Spec;
 use reqwest::Url;
 
 use super::app::App;
@@ -21,9 +24,6 @@ use super::send::{REFUSAL_BYTES, refusal_body};
 use super::unpack::Unpack;
 use crate::record::RetryReason;
 use crate::upstream::{self, Outbound, Payload, ResponseBody};
-use plimsoll_model::Rope;
-use plimsoll_wire::Dialect;
-use plimsoll_wire::stream::Spec;
 
 /// Serves a request that is not managed.
 ///

@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
+use plimsoll_wire::answer::Answer;
+use plimsoll_wire::stream::Form;
 
 use super::managed_turn::ManagedTurn;
 use super::unpack::Unpack;
 use crate::upstream::{BodyError, ResponseBody};
-use plimsoll_wire::answer::Answer;
-use plimsoll_wire::stream::Form;
 
 /// The most bytes that one read of a packed answer may unpack to.
 const UNPACKED_BYTES: usize = 64 << 20;

@@ -4,6 +4,7 @@
 
 use http::Response;
 use http::StatusCode;
+use plimsoll_model::Edits;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -13,7 +14,6 @@ use super::send::{
 };
 use crate::record::{FailedStage, RetryReason};
 use crate::upstream::ResponseBody;
-use plimsoll_model::Edits;
 
 /// What the client has of the turn so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

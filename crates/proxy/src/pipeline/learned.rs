@@ -4,11 +4,10 @@
 //! their session knew. Never sends anything.
 
 use parking_lot::Mutex;
-use quick_cache::unsync::Cache;
-use serde_json::Value;
-
 use plimsoll_model::{Digest, EditKind, Edits, TenantId};
 use plimsoll_wire::Dialect;
+use quick_cache::unsync::Cache;
+use serde_json::Value;
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const MODELS_HELD: usize = 4_096;

@@ -11,12 +11,12 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::stream::{Machine, Spec, unary};
 
 use super::app::App;
 use super::incoming::{Beginning, Begun, is_events};
 use super::unpack::Unpack;
-use plimsoll_wire::answer::{Answer, Verdict};
-use plimsoll_wire::stream::{Machine, Spec, unary};
 
 /// The most bytes of one answer that are read.
 const ANSWER_BYTES: usize = 32 << 20;

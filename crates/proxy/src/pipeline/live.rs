@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
-
-use crate::record::{AbortSide, FailedStage, Route, TurnReport, Unrecorded};
 use plimsoll_core::turn::Mode;
 use plimsoll_model::{LabelSet as _, RecordId, TenantId, TurnAccount, TurnSums};
 use plimsoll_wire::request::Unmanaged;
+use tokio::sync::broadcast;
+
+use crate::record::{AbortSide, FailedStage, Route, TurnReport, Unrecorded};
 
 /// How many events wait for a reader. One that falls further behind is told to read anew.
 const WAITING: usize = 256;

@@ -10,6 +10,18 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use plimsoll_core::turn::ending::Ending;
+use plimsoll_core::turn::hidden::{self, Keep};
+use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
+use plimsoll_core::turn::{Mode, Unmet, silent_cut};
+use plimsoll_model::room::Held;
+use plimsoll_model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop};
+use plimsoll_tokens::Family;
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::one_text;
+use plimsoll_wire::stream::Spec;
+use plimsoll_wire::stream::unary::TurnEnd;
+use plimsoll_wire::{ErrorSide, ErrorText};
 
 use super::app::App;
 use super::bodies::LiveBody;
@@ -26,18 +38,6 @@ use super::request::TurnRequest;
 use super::while_down::Failing;
 use crate::record::{FailedStage, Phase, StoreOp, Unrecorded};
 use crate::upstream::{self, Outbound, Payload};
-use plimsoll_core::turn::ending::Ending;
-use plimsoll_core::turn::hidden::{self, Keep};
-use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
-use plimsoll_core::turn::{Mode, Unmet, silent_cut};
-use plimsoll_model::room::Held;
-use plimsoll_model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop};
-use plimsoll_tokens::Family;
-use plimsoll_wire::answer::{Answer, Verdict};
-use plimsoll_wire::one_text;
-use plimsoll_wire::stream::Spec;
-use plimsoll_wire::stream::unary::TurnEnd;
-use plimsoll_wire::{ErrorSide, ErrorText};
 
 /// What the client reads if a turn ended at the bound on hops and nothing else was said.
 pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";

@@ -78,6 +78,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::Response;
+use plimsoll_wire::Purpose;
 
 pub use active_sessions::ActiveSessions;
 pub use app::App;
@@ -97,8 +98,6 @@ pub use windows::Windows;
 
 use managed_turn::ManagedTurn;
 use open::Opened;
-
-use plimsoll_wire::Purpose;
 
 /// Serves one managed request, which is a turn.
 ///

@@ -5,6 +5,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plimsoll_core::session::align::stand;
+use plimsoll_core::session::chain;
+use plimsoll_core::session::path::Path;
+use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
+use plimsoll_core::turn::{Mode, Terms};
+use plimsoll_model::{EditKind, Head, Role, Shape};
+use plimsoll_tokens::Family;
+use plimsoll_wire::Purpose;
+use plimsoll_wire::request::{Lost, Request};
 
 use super::app::App;
 use super::branch::{self, Branching};
@@ -23,15 +32,6 @@ use super::standing::{is_proven, trust};
 use super::while_down::Failing;
 use crate::history::{Patience, Reads};
 use crate::record::{FailedStage, Phase};
-use plimsoll_core::session::align::stand;
-use plimsoll_core::session::chain;
-use plimsoll_core::session::path::Path;
-use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
-use plimsoll_core::turn::{Mode, Terms};
-use plimsoll_model::{EditKind, Head, Role, Shape};
-use plimsoll_tokens::Family;
-use plimsoll_wire::Purpose;
-use plimsoll_wire::request::{Lost, Request};
 
 /// What becomes of a request.
 pub(super) enum Opened {

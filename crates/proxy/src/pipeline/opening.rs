@@ -6,6 +6,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use plimsoll_core::session::path::Path;
+use plimsoll_core::turn::Mode;
+use plimsoll_model::TenantId;
+use plimsoll_model::caches::Shared;
+use plimsoll_model::room::Held;
+use plimsoll_wire::request::Unmanaged;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::app::App;
@@ -15,12 +21,6 @@ use super::reporter::Reporter;
 use super::request::TurnRequest;
 use crate::history::{FindError, Patience};
 use crate::record::{FailedStage, Phase};
-use plimsoll_core::session::path::Path;
-use plimsoll_core::turn::Mode;
-use plimsoll_model::TenantId;
-use plimsoll_model::caches::Shared;
-use plimsoll_model::room::Held;
-use plimsoll_wire::request::Unmanaged;
 
 /// A request with more to be read, its own bytes and the records behind it, is worked on off the async workers.
 const OFF_WORKER_BYTES: usize = 64 * 1024;

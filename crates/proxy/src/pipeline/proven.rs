@@ -3,11 +3,11 @@
 //! which this is stored. Never holds a credential, only its hash, and never decides what follows from it.
 
 use bytes::Bytes;
+use plimsoll_model::{Digest, blob_id};
+use plimsoll_store::{Batch, Link, Store};
 use quick_cache::sync::Cache;
 
 use super::learned::TenantModel;
-use plimsoll_model::{Digest, blob_id};
-use plimsoll_store::{Batch, Link, Store};
 
 /// How many facts memory holds. The store holds all of them.
 const FACTS_HELD: usize = 10_000;

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::erasing::Began;
 use plimsoll_model::{Digest, Head, Role, Scope, Shape, TenantId};
 use plimsoll_wire::Dialect;
+
+use super::erasing::Began;
 
 /// Where a record belongs.
 #[derive(Clone, Debug)]

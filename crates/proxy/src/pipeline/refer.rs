@@ -5,15 +5,15 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-
-use super::record_place::RecordPlace;
-use super::stored_content::StoredContent;
-use crate::history::{self, FindError, Reads};
 use plimsoll_core::session::path::Path;
 use plimsoll_model::{Digest, RecordId, Scope, TenantId};
 use plimsoll_store::Link;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::request::{Found, Lost, Request};
+
+use super::record_place::RecordPlace;
+use super::stored_content::StoredContent;
+use crate::history::{self, FindError, Reads};
 
 /// How many entries with the same id are read. Some servers give one id to everything, and each
 /// request would otherwise read all of it.

@@ -5,15 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, StatusCode};
-
-use super::app::App;
-use super::ledger_input::LedgerInput;
-use super::listen::AnswerEnd;
-use super::live::RecordedTurn;
-use crate::record::{
-    Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
-    Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy, response_headers,
-};
 use plimsoll_core::policy::{Pinned, Policy, Proposal, partitioned};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::hidden::HiddenCounts;
@@ -26,6 +17,15 @@ use plimsoll_tokens::ledger::{Account, AnswerSizes, LedgerTerms};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::Answer;
 use plimsoll_wire::request::{Request, Unmanaged};
+
+use super::app::App;
+use super::ledger_input::LedgerInput;
+use super::listen::AnswerEnd;
+use super::live::RecordedTurn;
+use crate::record::{
+    Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
+    Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy, response_headers,
+};
 
 /// Gathers the report of a request from its head to its end, and hands it over once, however the
 /// request ends.

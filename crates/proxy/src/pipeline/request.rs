@@ -4,13 +4,13 @@
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-
-use super::kept_headers::KeptHeaders;
-use crate::upstream::Payload;
 use plimsoll_core::turn::{Envelope, Overrides};
 use plimsoll_model::{Digest, Scope, TenantId};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::Purpose;
+
+use super::kept_headers::KeptHeaders;
+use crate::upstream::Payload;
 
 /// A request that is only forwarded.
 #[derive(Debug)]

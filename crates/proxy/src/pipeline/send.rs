@@ -6,6 +6,9 @@ use bytes::Bytes;
 use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use plimsoll_core::turn::state::Prepared;
+use plimsoll_model::EditKind;
+use plimsoll_wire::Purpose;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -14,9 +17,6 @@ use super::learned::refuses_thoughts;
 use super::managed_turn::ManagedTurn;
 use crate::record::RetryReason;
 use crate::upstream::{self, ResponseBody};
-use plimsoll_core::turn::state::Prepared;
-use plimsoll_model::EditKind;
-use plimsoll_wire::Purpose;
 
 /// How many bytes of a refusal are read to find out why.
 pub(super) const REFUSAL_BYTES: usize = 1 << 20;

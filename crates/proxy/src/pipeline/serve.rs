@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderValue, Response};
+use plimsoll_wire::Purpose;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -18,7 +19,6 @@ use super::windows::Question;
 use super::{drive, unary};
 use crate::record::{FAIL_OPEN, FailedStage};
 use crate::upstream::{self, Payload, ResponseBody};
-use plimsoll_wire::Purpose;
 
 /// Sends the first hop and answers the client with what comes of it.
 ///

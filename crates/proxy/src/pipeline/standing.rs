@@ -4,14 +4,14 @@
 //! by `proven`.
 
 use http::StatusCode;
+use plimsoll_model::Digest;
+use plimsoll_wire::Purpose;
 
 use super::app::App;
 use super::opening::{Opening, Trust, look_up};
 use super::proven::Fact;
 use super::request::{Identity, Standing};
 use crate::history::{Patience, Reads};
-use plimsoll_model::Digest;
-use plimsoll_wire::Purpose;
 
 /// How far the caller of a request is trusted. Asks the store if memory does not know.
 pub(super) async fn trust(app: &std::sync::Arc<App>, opening: &mut Opening) -> Trust {

@@ -3,12 +3,12 @@
 //! content is stored, and never reads any.
 
 use bytes::Bytes;
-
-use super::erasing::Leave;
 use plimsoll_core::turn::ending::encode;
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_model::{Content, Digest, blob_id};
 use plimsoll_store::{Batch, BatchKind, Store};
+
+use super::erasing::Leave;
 
 /// The content of a turn on its way to the disk.
 pub struct StoredContent {

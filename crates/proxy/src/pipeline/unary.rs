@@ -8,6 +8,10 @@ use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
+use plimsoll_model::room::{Full, HeldAnswer};
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::stream::Spec;
+use plimsoll_wire::stream::unary::{self, TurnEnd, Unstreamed};
 
 use super::app::App;
 use super::error::ProxyError;
@@ -18,10 +22,6 @@ use super::opening::aside;
 use super::send::{HopAnswer, send};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
-use plimsoll_model::room::{Full, HeldAnswer};
-use plimsoll_wire::answer::{Answer, Verdict};
-use plimsoll_wire::stream::Spec;
-use plimsoll_wire::stream::unary::{self, TurnEnd, Unstreamed};
 
 /// An answer that is taken apart takes so many times its bytes: what it says, and what is made for the client.
 const MADE_OF_IT: usize = 3;

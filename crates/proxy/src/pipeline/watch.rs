@@ -8,6 +8,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use plimsoll_core::turn::state::TurnState;
+use plimsoll_model::{Role, Rope};
+use plimsoll_wire::answer::{Answer, Verdict};
+use plimsoll_wire::names::Names;
+use plimsoll_wire::stream::Spec;
+use plimsoll_wire::stream::unary::TurnEnd;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -15,12 +21,6 @@ use super::forward::pass_on;
 use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::managed_turn::ManagedTurn;
 use crate::record::Projection;
-use plimsoll_core::turn::state::TurnState;
-use plimsoll_model::{Role, Rope};
-use plimsoll_wire::answer::{Answer, Verdict};
-use plimsoll_wire::names::Names;
-use plimsoll_wire::stream::Spec;
-use plimsoll_wire::stream::unary::TurnEnd;
 
 /// Forwards a turn as it came, and its answer as it comes.
 ///

@@ -12,14 +12,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::stream::{Machine, Spec};
 use tokio::sync::Notify;
 
 use super::app::App;
 use super::drive::{HEARTBEAT, may_pass};
 use super::error::{Fault, ProxyError};
 use super::send::refusal_body;
-use plimsoll_wire::Dialect;
-use plimsoll_wire::stream::{Machine, Spec};
 
 /// The content type of a stream of events.
 const EVENTS: &str = "text/event-stream";

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
+use plimsoll_core::turn::silent_cut;
+use plimsoll_model::TenantId;
+use plimsoll_tokens::Family;
 use quick_cache::unsync::Cache;
 use reqwest::Url;
 
 use crate::record::Serves;
 use crate::upstream::{ListingError, MIN_WINDOW, UpstreamClient};
-use plimsoll_core::turn::silent_cut;
-use plimsoll_model::TenantId;
-use plimsoll_tokens::Family;
 
 /// How many pairs of a tenant and a model are remembered. Those used longest ago are dropped first.
 const MODELS_HELD: usize = 4_096;

@@ -2,11 +2,11 @@
 //! touches a header of the upstream, and never says more than sizes, counts and hashes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-use super::turn_report::{Context, TurnReport, lossy};
 use plimsoll_core::policy::{Partition, PartitionUse, Zone};
 use plimsoll_core::turn::PinReport;
 use plimsoll_model::PinOutcome;
+
+use super::turn_report::{Context, TurnReport, lossy};
 
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const TURN: HeaderName = HeaderName::from_static("x-plimsoll-turn");

@@ -2,10 +2,11 @@
 //! module decides by; the others stand where they are decided, such as triggers in `commit` and
 //! levels in `policy`. Never makes a word of anything that a request holds.
 
-use crate::upstream::RetryCause;
 use plimsoll_core::turn::state::MiddleError;
 use plimsoll_model::{Usage, label_set};
 use plimsoll_tokens::ledger::SavedParts;
+
+use crate::upstream::RetryCause;
 
 /// A word that stands in the source, such as the name of a provider. No request can make one.
 /// Labels of metrics come from closed sets, which `label_set` declares.

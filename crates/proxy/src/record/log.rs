@@ -3,14 +3,14 @@
 //! values or keys; sessions and tenants are short hashes.
 
 use http::StatusCode;
-use tracing::Level;
-
-use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart, Unrecorded};
-use super::turn_report::TurnReport;
 use plimsoll_core::turn::Mode;
 use plimsoll_model::GuideReason;
 use plimsoll_tokens::ledger::Account;
 use plimsoll_wire::request::Unmanaged;
+use tracing::Level;
+
+use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart, Unrecorded};
+use super::turn_report::TurnReport;
 
 /// Names of models come from the client and the upstream. Longer ones are cut.
 const NAME_LIMIT: usize = 80;

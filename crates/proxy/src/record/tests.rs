@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-
-use super::*;
 use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
@@ -14,6 +12,8 @@ use plimsoll_model::{DelimiterAction, EditKind, RecallCall, RecallOutcome, ToolC
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::{Account, SavedParts};
 use plimsoll_wire::request::Unmanaged;
+
+use super::*;
 
 /// Two hops, a pass, hidden calls, an abort, a retry, a stage that failed: one of everything.
 pub(super) fn full_turn() -> TurnReport {

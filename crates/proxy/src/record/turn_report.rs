@@ -5,11 +5,6 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-
-use super::labels::{
-    AbortPhase, AbortSide, Budget, CallRole, FailedStage, Label, LedgerSide, LedgerTokens, Phase,
-    Projection, RetryReason, Route, UNKNOWN_PROVIDER, Unrecorded,
-};
 use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::DelimiterCall;
 use plimsoll_core::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repetition};
@@ -20,6 +15,11 @@ use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::Account;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::request::Unmanaged;
+
+use super::labels::{
+    AbortPhase, AbortSide, Budget, CallRole, FailedStage, Label, LedgerSide, LedgerTokens, Phase,
+    Projection, RetryReason, Route, UNKNOWN_PROVIDER, Unrecorded,
+};
 
 /// The report of one turn. A forwarded request has one as well, with at most one hop and no
 /// context.

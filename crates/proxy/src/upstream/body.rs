@@ -13,12 +13,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use parking_lot::Mutex;
+use plimsoll_model::Rope;
+use plimsoll_wire::opening::Opening;
 use tokio::time::{Instant, Sleep};
 
 use super::error::{BodyError, UploadFault};
 use super::settings::UpstreamSettings;
-use plimsoll_model::Rope;
-use plimsoll_wire::opening::Opening;
 
 /// The error of a body, whatever its type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
+use plimsoll_model::Rope;
 use reqwest::Url;
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ use super::client::UpstreamClient;
 use super::error::UpstreamError;
 use super::headers::{to_next_call, to_upstream};
 use super::outbound::{Outbound, Payload};
-use plimsoll_model::Rope;
 
 /// How long the whole answer is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

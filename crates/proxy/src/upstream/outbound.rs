@@ -1,10 +1,10 @@
 //! A request to the upstream. Owns its shape. Never sends it.
 
 use http::{HeaderMap, Method};
+use plimsoll_model::Rope;
 use reqwest::Url;
 
 use super::body::Upload;
-use plimsoll_model::Rope;
 
 /// A request to the upstream. Its headers must have passed [`to_upstream`](super::to_upstream).
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::uri::PathAndQuery;
+use plimsoll_wire::Dialect;
 use reqwest::Url;
 
 use super::error::UpstreamError;
-use plimsoll_wire::Dialect;
 
 /// The proxy's own base. `/v1/x` and `/x` of a client both mean `BASE_URL/x`.
 const OWN_BASE: &str = "/v1";

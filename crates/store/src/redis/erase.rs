@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-
 use plimsoll_model::Digest;
+use redis::{Cmd, Value};
 
 use super::super::batch::Link;
 use super::super::error::StoreError;

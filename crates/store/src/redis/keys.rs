@@ -15,9 +15,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::Cmd;
-
 use plimsoll_model::Digest;
+use redis::Cmd;
 
 use super::super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
 use super::super::codec::{self, CodecError, Encoder};

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use plimsoll_model::Digest;
+use plimsoll_model::caches::{Bounded, of_bytes};
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
-
-use plimsoll_model::Digest;
-use plimsoll_model::caches::{Bounded, of_bytes};
 
 use super::batch::{Batch, BatchKind, MEMBERS};
 use super::codec::{CodecError, Encoder};

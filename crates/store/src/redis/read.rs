@@ -4,9 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use redis::{RedisError, Value};
-
 use plimsoll_model::{Digest, is_id_of};
+use redis::{RedisError, Value};
 
 use super::super::batch::MEMBERS;
 use super::keys::{blob_value, parse_member};

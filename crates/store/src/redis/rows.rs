@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redis::{RedisError, Value};
-
 use plimsoll_model::Digest;
+use redis::{RedisError, Value};
 
 use super::super::batch::Listed;
 use super::super::error::StoreError;

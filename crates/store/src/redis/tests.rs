@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_model::blob_id;
 use proptest::prelude::*;
 
 use super::super::batch::Listed;
 use super::super::tests::{answers_as_memory_does, noise, operations, wait};
 use super::super::{Link, Store};
 use super::*;
-use plimsoll_model::blob_id;
 
 #[path = "../../../../tests/servers/cluster.rs"]
 mod cluster;

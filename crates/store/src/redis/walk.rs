@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use redis::{Cmd, Value};
-
 use plimsoll_model::{Digest, is_id_of};
+use redis::{Cmd, Value};
 
 use super::super::batch::{Batch, BatchKind, Link};
 use super::super::error::StoreError;

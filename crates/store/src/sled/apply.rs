@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll_model::Digest;
+
 use super::super::error::StoreError;
 use super::age::Age;
 use super::archive::Archive;
@@ -15,7 +17,6 @@ use super::entry::Form;
 use super::packs::Places;
 use super::trees::{Counts, Trees};
 use super::writes::Writes;
-use plimsoll_model::Digest;
 
 /// What a look at a group found, so that putting it needs no second look.
 #[derive(Default)]

@@ -7,11 +7,11 @@
 //! again would cost some thousand.
 
 use bytes::Bytes;
+use plimsoll_model::Digest;
 
 use super::super::codec;
 use super::age::{AGE_BYTES, Age};
 use super::trees::CHUNK_BYTES;
-use plimsoll_model::Digest;
 
 /// The number in the key of an age that stands apart. No blob has as many chunks.
 pub(super) const AGE_NUMBER: u32 = u32::MAX;

@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use plimsoll_model::Digest;
+
 use super::super::batch::{Batch, Listed};
 use super::super::codec::Encoder;
 use super::super::error::StoreError;
@@ -22,7 +24,6 @@ use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
-use plimsoll_model::Digest;
 
 /// About how many engine operations a group may have. Each group waits for the disk once, and more
 /// would only delay its first batch.

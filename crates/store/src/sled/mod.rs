@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-
 use plimsoll_model::Digest;
 
 use super::batch::Batch;

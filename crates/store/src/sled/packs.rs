@@ -18,11 +18,11 @@ use std::ops::Bound;
 use std::path::Path;
 
 use ::sled::IVec;
+use plimsoll_model::Digest;
 
 use super::super::batch::{Link, MEMBERS};
 use super::super::error::StoreError;
 use super::trees::{Trees, guarded};
-use plimsoll_model::Digest;
 
 /// How many links a pack has at most. A pack is written anew for each link, so with sixteen of them
 /// the log was twice as long, and resident memory no less.

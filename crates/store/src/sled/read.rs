@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use plimsoll_model::{Digest, is_id_of};
 
 use super::super::batch::{Batch, BatchKind, Listed, MEMBERS};
 use super::super::codec;
@@ -14,7 +15,6 @@ use super::SledStore;
 use super::scan::Cursor;
 use super::trees::StoredBlob;
 use super::writes::Writes;
-use plimsoll_model::{Digest, is_id_of};
 
 /// About how many bytes are handed over at a time.
 const PART_BYTES: usize = 1 << 20;

@@ -9,6 +9,8 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plimsoll_model::Digest;
+
 use super::super::error::StoreError;
 use super::super::files;
 use super::super::settings::Retention;
@@ -19,7 +21,6 @@ use super::kept::Limits;
 use super::shared::Engine;
 use super::sweep::{Fresh, Removed, Sweep, Swept};
 use super::trees::{Counts, Trees};
-use plimsoll_model::Digest;
 
 /// How long after a sweep that failed the next one begins by itself. What failed it, such as a full
 /// disk, does not pass at once.

@@ -7,13 +7,13 @@ use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
+use plimsoll_model::Digest;
 
 use super::super::batch::Listed;
 use super::super::error::StoreError;
 use super::committer::Committer;
 use super::trees::{Trees, guarded};
 use super::writes::Writes;
-use plimsoll_model::Digest;
 
 /// What was done to put a row.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use plimsoll_model::Digest;
 
 use super::super::batch::Batch;
 use super::super::error::StoreError;
@@ -15,7 +16,6 @@ use super::open::DataDirectory;
 use super::replace::SweepAsk;
 use super::snapshot::ArchiveAsk;
 use super::trees::Trees;
-use plimsoll_model::Digest;
 
 /// What readers and the committer share.
 pub(super) struct Shared {

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use plimsoll_model::Digest;
+
 use super::super::error::StoreError;
 use super::super::files;
 use super::super::sealing::Seals;
@@ -27,7 +29,6 @@ use super::scan::Cursor;
 use super::shared::Shared;
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
-use plimsoll_model::Digest;
 
 /// How many bytes are read at a time.
 const PART_BYTES: usize = 256 << 10;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_model::{blob_id, dated_id};
+
 use super::super::tests::{config, noise, open, until, wait};
 use super::super::*;
-use plimsoll_model::{blob_id, dated_id};
 
 mod cuts;
 mod damage;

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use ::sled::{Db, Tree};
 use bytes::Bytes;
-
 use plimsoll_model::{Digest, is_id_of};
 
 use super::super::codec::{self, CodecError};

@@ -6,7 +6,6 @@
 //! (32), age (5) ‖ rows (u32) ‖ for each: session (32), time (u64), id (32), length (u32), bytes`.
 
 use bytes::Bytes;
-
 use plimsoll_model::Digest;
 
 use super::super::batch::{Batch, Link, Listed};

@@ -3,11 +3,12 @@
 
 use std::time::Instant;
 
+use plimsoll_model::blob_id;
+
 use super::super::Store;
 use super::super::batch::Link;
 use super::super::tests::{config, noise, until, wait};
 use super::*;
-use plimsoll_model::blob_id;
 
 fn batch(number: u64) -> Batch {
     let bytes = noise(number, 700);

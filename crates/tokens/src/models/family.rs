@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use globset::GlobSet;
+use plimsoll_model::{ReasoningBack, ReasoningRead};
 
 use crate::encoding::Encoding;
 use crate::price::Prices;
-use plimsoll_model::{ReasoningBack, ReasoningRead};
 
 /// One part in this many of a context is left free if answer and prompt share it. Before the server
 /// has reported anything, the count may be some per cent short, and the server's own template adds

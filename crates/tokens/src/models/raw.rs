@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use globset::{Glob, GlobSetBuilder};
+use plimsoll_model::{ReasoningBack, ReasoningRead};
 use serde::Deserialize;
 
 use super::error::ModelsError;
@@ -14,7 +15,6 @@ use super::family::{CacheModel, Family, FamilyTable};
 use super::overflow::Overflow;
 use crate::encoding::Encoding;
 use crate::price::Prices;
-use plimsoll_model::{ReasoningBack, ReasoningRead};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
 
 use super::Piece;
 use crate::edit::{AssistantEdit, CallEdit, Insert, set_members};
 use crate::json;
-use plimsoll_model::raw::{self, Object};
 
 /// How a format writes what the editor writes anew.
 pub struct BlockForm {

@@ -4,11 +4,11 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
 
 use crate::answer::Answer;
 use crate::machine::KeptBytes;
 use crate::sse::{self, Frame};
-use plimsoll_model::Usage;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

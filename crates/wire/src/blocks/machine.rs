@@ -10,6 +10,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Object};
 
 use super::events::{BlocksEnding, Events, FrameKind, Numbers, Visibility};
 use crate::answer::{Answer, Verdict};
@@ -17,8 +19,6 @@ use crate::guard::Guard;
 use crate::machine::{Client, FormatMachine, KeptBytes};
 use crate::sse::Frame;
 use crate::usage::{UsageMode, combined};
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Object};
 
 /// How many frames of a hop may tell of its end. Messages allows more than one, and no provider sends more than a few.
 const MOST_ENDS: usize = 64;

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
+use plimsoll_model::raw::{self, Edit, Object, Span};
 
 use crate::edit::AssistantEdit;
 use crate::json;
 use crate::message::as_text;
-use plimsoll_model::raw::{self, Edit, Object, Span};
 
 /// The type of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

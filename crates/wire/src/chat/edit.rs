@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Edit, Object};
+use plimsoll_model::{Handed, TurnRecord};
 
 use super::content_parts;
 use super::message::REASONING_FIELDS;
@@ -11,8 +13,6 @@ use super::signature::{self, CallPlace, DETAILS, Signature};
 use super::thinking_blocks;
 use crate::edit::{AssistantEdit, CallEdit, Insert, set_members};
 use crate::json::{self, ListEdit};
-use plimsoll_model::raw::{self, Edit, Object};
-use plimsoll_model::{Handed, TurnRecord};
 
 /// An assistant message with the edit applied. `None` if its bytes can't be read; those of a
 /// message that was parsed before always can.

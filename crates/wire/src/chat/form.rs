@@ -2,11 +2,11 @@
 //! answer gives the same bytes, streamed or not. Never reads a message.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
 
 use super::signature;
 use crate::answer::{self, Answer, Call, Reasoning};
 use crate::json;
-use plimsoll_model::raw::{self, Object};
 
 pub use crate::edit::system_message as system;
 pub use crate::errors::openai_error as error;

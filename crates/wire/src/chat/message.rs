@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use plimsoll_model::raw::{self, Object};
+use plimsoll_model::{CallId, Digest, Role};
+
 use super::content_parts::{self, PartType};
 use super::signature::{self, DETAILS};
 use super::thinking_blocks;
 use crate::json;
 use crate::message::{Canonical, MessageError, Parsed, ParsedCall, Part, as_text};
-use plimsoll_model::raw::{self, Object};
-use plimsoll_model::{CallId, Digest, Role};
 
 /// The fields that hold reasoning, by provider.
 pub const REASONING_FIELDS: [&str; 4] = [

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::raw::{self, Object};
+
 use super::message;
 use crate::json;
 use crate::message::{ParsedCall, Part};
-use plimsoll_model::raw::{self, Object};
 
 /// The text of a message: its string, or its parts of text one after the other. `None` if there is
 /// none, or if a part is something else.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Edit, Object};
 
 use super::hops::HOPS;
 use crate::Dialect;
@@ -11,7 +12,6 @@ use crate::request_fields::{
     Limit, RequestError, RequestFields, Tools, Unmanaged, asks_for_json, tools, with_messages,
 };
 use crate::usage::UsageWish;
-use plimsoll_model::raw::{Edit, Object};
 
 /// The members that may hold the token limit, the newer one first.
 const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];

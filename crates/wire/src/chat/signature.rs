@@ -13,12 +13,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use memchr::memmem;
+use plimsoll_model::raw::{self, Object};
 use serde_json::Value;
 
 use crate::answer::{Answer, Call};
 use crate::edit::AssistantEdit;
 use crate::json::{self, ListEdit};
-use plimsoll_model::raw::{self, Object};
 
 /// The members of a call that are the API's own.
 const OWN_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];

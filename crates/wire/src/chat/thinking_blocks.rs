@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::json::{self, ListEdit};
 use plimsoll_model::raw::Object;
+
+use crate::json::{self, ListEdit};
 
 /// The field of a message that holds the blocks.
 pub const FIELD: &str = "thinking_blocks";

@@ -1,10 +1,10 @@
 //! Tests of `diagnosis`.
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 use serde_json::{Value, json};
 
 use super::*;
-use plimsoll_model::raw;
 
 const DIALECTS: [Dialect; 2] = [Dialect::Messages, Dialect::Responses];
 

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object, RawError};
 
 use crate::blocks::Piece;
 use crate::json;
 use crate::message::{MessageError, ParsedCall};
-use plimsoll_model::raw::{self, Object, RawError};
 
 /// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@
 //! for an hour behind one that is kept for minutes.
 
 use bytes::Bytes;
+use plimsoll_model::Role;
+use plimsoll_model::raw::{self, Object};
 
 use super::block::{Block, BlockType, Unit};
 use crate::cached_for::{MARKER, may_hold};
 use crate::json;
 use crate::list::Breakpoint;
-use plimsoll_model::Role;
-use plimsoll_model::raw::{self, Object};
 
 /// How long the provider keeps what ends at a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
+use plimsoll_model::{Handed, TurnRecord};
 
 use super::block::{self, Block, BlockType, Unit, UnitForm};
 use crate::blocks::Piece;
@@ -12,8 +14,6 @@ use crate::blocks::edit::{self, BlockForm, Remainder, Slot};
 use crate::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap};
 use crate::json;
 use crate::message::canonical_part;
-use plimsoll_model::raw::{self, Object};
-use plimsoll_model::{Handed, TurnRecord};
 
 const FORM: BlockForm = BlockForm {
     own: &["type", "id", "name", "input", "cache_control"],

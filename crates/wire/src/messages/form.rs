@@ -2,13 +2,13 @@
 //! same answer gives the same bytes, streamed or not. Never reads a message.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
 
 use super::block;
 use crate::answer::{Answer, Call};
 use crate::blocks::shown;
 use crate::errors::{ErrorSide, ErrorText};
 use crate::json;
-use plimsoll_model::raw::{self, Object};
 
 /// The message of a hop in the one form in which it is stored and sent back: its blocks, hidden
 /// calls among them. An empty text is left out, because the provider refuses it.

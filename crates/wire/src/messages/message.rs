@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use super::block::{Block, BlockType, Unit, UnitForm};
-use crate::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 use plimsoll_model::raw::Object;
 use plimsoll_model::{CallId, Digest, Role};
+
+use super::block::{Block, BlockType, Unit, UnitForm};
+use crate::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
 
 /// How a text begins that an agent put in by itself.
 const REMINDER: &str = "<system-reminder>";

@@ -10,6 +10,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Edit, Object};
+use plimsoll_model::{Role, Rope};
 
 use super::block;
 use super::breakpoint::{self, Message};
@@ -17,8 +19,6 @@ use super::request::{Host, Hosts};
 use crate::json;
 use crate::list::{Addition, Breakpoint, Splice, UnitArray, UpstreamView};
 use crate::request_fields::RequestFields;
-use plimsoll_model::raw::{Edit, Object};
-use plimsoll_model::{Role, Rope};
 
 /// The message that keeps two messages of the assistant apart once something between them is gone.
 pub const SEPARATOR: &[u8] = br#"{"role":"user","content":"[results evicted]"}"#;

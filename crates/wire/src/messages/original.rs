@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::raw::Object;
+
 use super::block::{Block, BlockType, Unit, UnitForm};
 use crate::message::ParsedCall;
-use plimsoll_model::raw::Object;
 
 /// The text of a unit: its blocks of text one after the other. `None` if there is none, or if a
 /// block is something else; an answer's reasoning and calls are texts of their own.

@@ -4,6 +4,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use plimsoll_model::Role;
+use plimsoll_model::raw::{self, Edit, Object, Span};
 
 use super::breakpoint::{self, Lifetime, OuterMarkers};
 use super::hops::HOPS;
@@ -12,8 +14,6 @@ use crate::Dialect;
 use crate::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in, tools, with_messages,
 };
-use plimsoll_model::Role;
-use plimsoll_model::raw::{self, Edit, Object, Span};
 
 /// How the units make up the wire's messages.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use memchr::memmem;
+use plimsoll_model::raw::Object;
 
 use crate::json;
-use plimsoll_model::raw::Object;
 
 /// The type of a reference, as no other type stands in JSON.
 const REFERENCE: &str = "tool_reference";

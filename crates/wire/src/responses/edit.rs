@@ -9,14 +9,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
+use plimsoll_model::{Handed, TurnRecord};
 
 use super::item::{self, ItemType, ResponsesItem, Unit};
 use crate::blocks::Piece;
 use crate::blocks::edit::{self, BlockForm, Remainder, Slot};
 use crate::edit::{AssistantEdit, CallEdit, bare, behind, handed_at_cap};
 use crate::json;
-use plimsoll_model::raw::{self, Object};
-use plimsoll_model::{Handed, TurnRecord};
 
 const FORM: BlockForm = BlockForm {
     own: &[

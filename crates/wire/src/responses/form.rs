@@ -2,12 +2,12 @@
 //! An answer gives the same bytes, streamed or not. Never reads a unit.
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 
 use super::stream::ProxyMessage;
 use crate::answer::{Answer, Call};
 use crate::blocks::shown;
 use crate::json;
-use plimsoll_model::raw;
 
 pub use crate::edit::system_message as system;
 pub use crate::errors::openai_error as error;

@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::Role;
+use plimsoll_model::raw::{self, Object, RawError, Span};
 
 use crate::blocks::Piece;
 use crate::json;
 use crate::message::{MessageError, ParsedCall, Part, as_text};
-use plimsoll_model::Role;
-use plimsoll_model::raw::{self, Object, RawError, Span};
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

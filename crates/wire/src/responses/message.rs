@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::{CallId, Digest, Role};
+
 use super::item::{self, ItemType, ResponsesItem, Unit};
 use crate::blocks::Piece;
 use crate::message::{Canonical, MessageError, Parsed, ParsedCall, Part, canonical_part};
-use plimsoll_model::{CallId, Digest, Role};
 
 /// Takes a unit apart.
 ///

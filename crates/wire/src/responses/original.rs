@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::raw;
+
 use super::item::{self, ItemType, ResponsesItem};
 use super::message;
 use crate::message::{ParsedCall, Part};
-use plimsoll_model::raw;
 
 /// The text of a unit: its string, or its parts of text one after the other. `None` if there is
 /// none, or if a part is something else.

@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Edit, Object};
 
 use super::item::{self, ResponsesItem, Unit};
 use super::request::{PREVIOUS, References, decode};
 use crate::json;
 use crate::request_fields::RequestFields;
-use plimsoll_model::raw::{self, Edit, Object};
 
 /// The request with all that it refers to in its input: the units `before` it, and the `items` that
 /// it names, in its order. It repeats to the client what the client sent, and can't be told from a

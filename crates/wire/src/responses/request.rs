@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
 
 use super::hops::HOPS;
 use super::item::{ItemType, leading_type};
@@ -14,7 +15,6 @@ use crate::Dialect;
 use crate::request_fields::{
     Limit, RequestError, RequestFields, Unmanaged, asks_for_json, format_in,
 };
-use plimsoll_model::raw::{self, Object};
 
 /// The member that caps the answer.
 const LIMIT: &str = "max_output_tokens";

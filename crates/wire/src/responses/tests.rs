@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
+use plimsoll_model::raw::{self, Object};
+use plimsoll_model::{Digest, Role};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,8 +17,6 @@ use crate::Dialect;
 use crate::edit::AssistantEdit;
 use crate::message::ParsedCall;
 use crate::request::{Request, Rewrite, Unmanaged};
-use plimsoll_model::raw::{self, Object};
-use plimsoll_model::{Digest, Role};
 
 /// One captured request.
 struct Captured {

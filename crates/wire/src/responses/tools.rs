@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
+use plimsoll_model::raw::{self, Object};
+
 use super::item::ItemType;
 use crate::request_fields::Tools;
-use plimsoll_model::raw::{self, Object};
 
 /// How deep tools lie in namespaces. The API knows one level.
 const LEVELS: u32 = 4;

@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 use proptest::prelude::*;
 
 use super::unary::TurnEnd;
 use super::{Machine, MachineSettings, Spec, StreamError};
 use crate::answer::{Answer, Verdict};
-use plimsoll_model::raw;
 
 /// What is said where a turn ends at the hop cap with nothing else said.
 pub(crate) const LINE: &str = "the model only annotated";

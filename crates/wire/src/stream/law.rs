@@ -11,6 +11,7 @@ mod joined;
 mod spoil;
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 use proptest::prelude::*;
 
 use super::harness::{end_of, line};
@@ -19,7 +20,6 @@ use super::{Machine, MachineSettings, Spec, UsageMode};
 use crate::Dialect;
 use crate::answer::{Answer, Verdict};
 use crate::one_text;
-use plimsoll_model::raw;
 use spoil::Spoiling;
 
 /// What a client gets of a turn that is played as a driver plays it, in reads of at most so many

@@ -1,11 +1,11 @@
 //! What is written for an agent is read again by the readers of what agents keep: the same messages, with
 //! nothing lost and nothing made up.
 
+use plimsoll_lab::agents::Form;
+use plimsoll_model::ItemNo;
 use proptest::prelude::*;
 
 use super::*;
-use plimsoll_lab::agents::Form;
-use plimsoll_model::ItemNo;
 
 /// The messages that a file says, as Chat has them.
 fn read(form: Form, text: &str) -> Vec<Value> {

@@ -9,13 +9,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Item, Source, Transcript, TranscriptEntry};
-use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex, indices};
-use crate::session::path::{ASSISTANT_ITEMS, Path};
 use plimsoll_model::{
     CALL_TOKENS, Edits, Handed, HiddenCall, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape,
     StoredHop, ThoughtRules, ToolClass, TurnRecord,
 };
+
+use super::{Item, Source, Transcript, TranscriptEntry};
+use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex, indices};
+use crate::session::path::{ASSISTANT_ITEMS, Path};
 
 /// What a transcript is built from.
 pub struct TranscriptInput<'a> {

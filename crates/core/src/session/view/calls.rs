@@ -2,11 +2,12 @@
 //! them may go alone, so what is left of the message must follow from the call that went and not from all of them.
 //! Never decides what is shown.
 
+use plimsoll_model::ItemKind;
+
 use super::{View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::note::Note;
 use crate::session::transcript::{Item, Source, TranscriptEntry};
-use plimsoll_model::ItemKind;
 
 /// What is shown of the calls of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Tells which kinds of edits a view contains, so that a refusal of the upstream can be traced to
 //! one. Never decides what is shown.
 
+use plimsoll_model::{EditKind, Edits, ItemKind};
+
 use super::{Shown, View};
 use crate::session::graph::DelimiterRole;
 use crate::session::transcript::Item;
-use plimsoll_model::{EditKind, Edits, ItemKind};
 
 impl View {
     /// The kinds of edits in a view. Breakpoints are left out: the renderer sets those.

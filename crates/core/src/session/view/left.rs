@@ -1,9 +1,10 @@
 //! What a view has left of single items, in tokens. Never says what stands there.
 
+use plimsoll_model::ItemKind;
+
 use super::{View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
-use plimsoll_model::ItemKind;
 
 impl View {
     /// Tokens that the view shows of an item: of a call also those of its result, without the tokens

@@ -1,10 +1,11 @@
 //! The tokens of a view by what they belong to. Never decides what is shown.
 
+use plimsoll_model::{ItemKind, Role, ToolClass, label_set};
+
 use super::{View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::note::Note;
 use crate::session::transcript::{Item, Source, TranscriptEntry};
-use plimsoll_model::{ItemKind, Role, ToolClass, label_set};
 
 label_set!(
     /// A part of what the upstream is sent.

@@ -1,12 +1,13 @@
 //! How many tokens a view takes. What a message shows and what that takes both follow from `said`. Never decides what
 //! is shown.
 
+use plimsoll_model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
+
 use super::{View, own_note};
 use crate::session::index::{EntryIndex, Indexed, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::note::Note;
 use crate::session::transcript::{Item, Source, TranscriptEntry};
-use plimsoll_model::{ItemKind, MESSAGE_TOKENS, ReasoningRead, Role};
 use std::sync::Arc;
 
 impl View {

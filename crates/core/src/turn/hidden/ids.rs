@@ -6,11 +6,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use memchr::memmem;
+use plimsoll_model::{CallId, Digest, HiddenCall};
+use plimsoll_wire::answer::Answer;
 
 use crate::turn::bounded::replace;
 use crate::turn::state::TurnState;
-use plimsoll_model::{CallId, Digest, HiddenCall};
-use plimsoll_wire::answer::Answer;
 
 /// The answer with unique ids for its hidden calls. All replicas make the same ones.
 pub(super) fn usable<'a>(state: &TurnState, answer: &'a Answer) -> Cow<'a, Answer> {

@@ -1,6 +1,9 @@
 //! Laws of models that bind each thought to everything before it: whatever is said, edited by the client or
 //! evicted, no request has a thought behind anything other than it was made behind, and none that left returns.
 
+use plimsoll_model::EditKind;
+use plimsoll_model::ReasoningBack;
+use plimsoll_wire::Dialect;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -10,9 +13,6 @@ use super::sim::{Binder, Sim};
 use crate::commit::Floor;
 use crate::turn::settings::{Guidance, Thoughts};
 use crate::turn::state::{Prepared, TurnState};
-use plimsoll_model::EditKind;
-use plimsoll_model::ReasoningBack;
-use plimsoll_wire::Dialect;
 
 /// A session whose upstream binds thoughts, and of which the operator has thoughts left out that lost their place.
 fn bound(mut sim: Sim, dialect: Dialect) -> Sim {

@@ -1,6 +1,8 @@
 //! Results that only grew or scrolled since an earlier one: what is new of them is shown, and the original
 //! follows from that and the earlier one. That this holds in every hop is judged in `sim/pointed.rs`.
 
+use plimsoll_model::{ItemKind, Mark};
+use plimsoll_wire::Dialect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -10,8 +12,6 @@ use super::sim::Sim;
 use super::terminals::Terminals;
 use crate::policy::{Move, Plan, PlanError, Protection, Rules};
 use crate::session::index::ItemIndex;
-use plimsoll_model::{ItemKind, Mark};
-use plimsoll_wire::Dialect;
 
 const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Responses, Dialect::Messages];
 

@@ -1,6 +1,8 @@
 //! Several policies over one view: each runs when it is due, over what those before it left, and
 //! what one of them gets wrong does not undo the rest.
 
+use plimsoll_model::{EditKind, Edits, Globs, ItemKind, ItemNo, Kept, Mark, Marks};
+
 use super::say::{again, call, same, text};
 use super::sim::Sim;
 use crate::policy::{Move, Plan, PlanError, Policy, Protection, Rules};
@@ -8,7 +10,6 @@ use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::turn::state::Prepared;
 use crate::turn::{FilterRole, RungSettings};
-use plimsoll_model::{EditKind, Edits, Globs, ItemKind, ItemNo, Kept, Mark, Marks};
 
 /// A session of reads and commands under a ladder, which has to free 100 tokens.
 fn session(ladder: &str) -> Sim {

@@ -1,13 +1,13 @@
 //! The finer levels (design §5): results of all eligible episodes before any call, text or episode,
 //! and what each leaves behind.
 
+use plimsoll_wire::Dialect;
 use serde_json::Value;
 
 use super::properties::{Event, Piece, SessionTerms, play_in};
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
 use crate::policy::Order;
-use plimsoll_wire::Dialect;
 
 /// A session in the finer order, whose results have lines of their own.
 fn session() -> Sim {

@@ -1,12 +1,13 @@
 //! The published order, held to Algorithm 1 of paper 000 (§4.4): a test for each of its lines, which
 //! fails where the line is another. What is ours beside it comes last.
 
+use plimsoll_model::Mark;
+
 use super::say::{Say, act, call, done, end, expl, text, think};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::policy::{Order, Policy};
 use crate::turn::settings::ProtectRecent;
-use plimsoll_model::Mark;
 
 /// A session that is played to its end under no budget, with tools and episodes of all kinds.
 fn said(turns: impl IntoIterator<Item = Vec<Say>>) -> Sim {

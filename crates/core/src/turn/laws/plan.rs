@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Mark, Marks};
 use proptest::prelude::*;
 
 use super::properties::{self, SessionTerms};
@@ -12,7 +13,6 @@ use crate::session::graph::DelimiterRole;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::marked::Marked;
 use crate::session::transcript::Transcript;
-use plimsoll_model::{ItemKind, Mark, Marks};
 
 /// An expl, an act on it, an open expl, and the newest message.
 fn session() -> (Sim, Arc<Transcript>) {

@@ -1,6 +1,9 @@
 //! The laws over random conversations: whatever is said, under whatever budget, each hop of
 //! [`Sim`] judges its own body, and here the conversations are made.
 
+use plimsoll_model::Globs;
+use plimsoll_model::ReasoningBack;
+use plimsoll_wire::Dialect;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -11,9 +14,6 @@ use crate::commit::Floor;
 use crate::policy::{Ladder, Order, Policy, Rung};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 use crate::turn::{NamedAsk, PinAsk, RungSettings};
-use plimsoll_model::Globs;
-use plimsoll_model::ReasoningBack;
-use plimsoll_wire::Dialect;
 
 /// A piece of a turn before it is known what is open.
 #[derive(Clone, Debug)]

@@ -1,6 +1,9 @@
 //! What no pass touches, what is freed last, and what is said where a budget can't be met
 //! (design §5).
 
+use plimsoll_model::Mark;
+use plimsoll_model::ReasoningBack;
+use plimsoll_wire::Dialect;
 use serde_json::json;
 
 use super::say::{act, call, done, end, expl, filled, text, think};
@@ -10,9 +13,6 @@ use crate::policy::Order;
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::turn::settings::ProtectRecent;
-use plimsoll_model::Mark;
-use plimsoll_model::ReasoningBack;
-use plimsoll_wire::Dialect;
 
 #[test]
 fn what_users_and_operators_said_is_never_evicted() {

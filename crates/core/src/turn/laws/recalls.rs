@@ -1,6 +1,7 @@
 //! What `recall` does to a conversation: what comes back, where it stands, when it goes again, and
 //! which texts name it.
 
+use plimsoll_model::{Effect, ItemKind, Mark};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::say::{Say, act, call, done, end, expl, hop, recall, text};
 use super::sim::{Sim, count};
 use crate::policy::Order;
 use crate::session::ids;
-use plimsoll_model::{Effect, ItemKind, Mark};
 
 /// A session with `recall`, whose first episode is evicted down to its tombstone.
 fn evicted() -> Sim {

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
-
 use plimsoll_wire::answer::{Answer, Call, Reasoning};
+use serde_json::{Value, json};
 
 /// One piece of what a model says in a turn, with sizes in tokens, roughly.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use plimsoll_model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord, blob_id};
+use plimsoll_tokens::{Counter, Encoding, Family, Models};
+use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::{Answer, join};
 use serde_json::{Value, json};
 
 use super::say::{Labels, Say, filled, gist, hops, unhidden};
@@ -27,10 +31,6 @@ use crate::turn::memo::{Memo, Reader};
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
 use crate::turn::{Asks, Classes, NamedAsk, Overrides, PinAsk, ToolClasses};
-use plimsoll_model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord, blob_id};
-use plimsoll_tokens::{Counter, Encoding, Family, Models};
-use plimsoll_wire::Dialect;
-use plimsoll_wire::answer::{Answer, join};
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::load);
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::default);

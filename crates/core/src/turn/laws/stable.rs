@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::ReasoningBack;
+use plimsoll_model::{ItemNo, Marks, Usage};
+use plimsoll_wire::Dialect;
 use serde_json::Value;
 
 use super::say::{Say, act, call, done, end, expl, hop, text, think};
 use super::sim::Sim;
-use plimsoll_model::ReasoningBack;
-use plimsoll_model::{ItemNo, Marks, Usage};
-use plimsoll_wire::Dialect;
 
 /// Changes the client's newest message of a role.
 fn change(sim: &mut Sim, role: &str, field: &str, value: &str) {

@@ -1,11 +1,12 @@
 //! Models that think much: whatever their providers demand of their thoughts, a view keeps its ceiling, a pass takes
 //! no more than it has to, and what is counted is what is sent. Every hop is judged by the laws that hold always.
 
+use plimsoll_model::{ReasoningBack, ReasoningRead};
+use plimsoll_wire::Dialect;
+
 use super::say::{Say, act, call, done, end, expl, text, think};
 use super::sim::Sim;
 use crate::commit::Floor;
-use plimsoll_model::{ReasoningBack, ReasoningRead};
-use plimsoll_wire::Dialect;
 
 const CEILING: u64 = 8_000;
 

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use plimsoll_wire::Dialect;
+
 use super::say::{act, call, done, end, expl, step, text};
 use super::sim::{Sim, check};
 use crate::commit::Floor;
 use crate::policy::Order;
 use crate::session::graph::EpisodeKind;
 use crate::turn::text_results::{TextProfile, TextResults};
-use plimsoll_wire::Dialect;
 
 /// The implicit episodes of the next request: the labels of their calls and texts, and whether
 /// each is closed.

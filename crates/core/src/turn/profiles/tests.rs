@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{Digest, ItemNo, Marks, RecordId, TurnRecord};
+
 use super::*;
 use crate::policy::{Ladder, Policy};
-use plimsoll_model::{Digest, ItemNo, Marks, RecordId, TurnRecord};
 
 const CHAT: &str = "/v1/chat/completions";
 const RECORD: RecordId = RecordId(Digest([7; 32]));

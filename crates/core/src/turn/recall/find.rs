@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use plimsoll_model::{ItemKind, ItemNo, Mark, RecallOutcome};
 use serde_json::Value;
 
 use super::document::Document;
@@ -14,7 +15,6 @@ use crate::session::graph::EpisodeKind;
 use crate::session::ids;
 use crate::session::index::{EpisodeIndex, ItemIndex};
 use crate::session::transcript::Item;
-use plimsoll_model::{ItemKind, ItemNo, Mark, RecallOutcome};
 
 /// Lines of a page of the ledger.
 const PAGE: usize = 100;

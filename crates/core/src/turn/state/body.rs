@@ -1,12 +1,13 @@
 //! Makes the bytes of a hop whose view is decided. Never decides what the view shows.
 
-use super::{HopContext, MiddleError, Planned, Prepared, TurnState};
-use crate::render::{self, Breakpoints};
-use crate::session::view::View;
 use plimsoll_model::{EditKind, HiddenCall, Rope};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::request::{Rewrite, UpstreamView};
 use plimsoll_wire::stream::UsageWish;
+
+use super::{HopContext, MiddleError, Planned, Prepared, TurnState};
+use crate::render::{self, Breakpoints};
+use crate::session::view::View;
 
 impl TurnState {
     /// Makes the bytes of a hop that was planned.

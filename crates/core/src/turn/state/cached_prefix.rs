@@ -2,14 +2,15 @@
 //! that caches prefixes may have. It is told for the client's request and for ours. Never reads
 //! what a provider reports.
 
+use plimsoll_model::{CacheFacts, MissCause, Role, TurnRecord};
+use plimsoll_tokens::ledger::{LedgerTerms, RequestSizes};
+use plimsoll_tokens::{CacheModel, Family};
+
 use super::{HopContext, Prepared, TurnState};
 use crate::commit::{self, Warmth};
 use crate::session::path::PathEntry;
 use crate::session::view::View;
 use crate::turn::Mode;
-use plimsoll_model::{CacheFacts, MissCause, Role, TurnRecord};
-use plimsoll_tokens::ledger::{LedgerTerms, RequestSizes};
-use plimsoll_tokens::{CacheModel, Family};
 
 impl TurnState {
     /// The client's request.

@@ -1,11 +1,12 @@
 //! Whether the provider is asked why its cache missed, and what it is to compare the request with. Never reads
 //! what it says.
 
-use super::TurnState;
-use crate::session::path::PathEntry;
 use plimsoll_model::EditKind;
 use plimsoll_wire::diagnosis::Compared;
 use plimsoll_wire::stream::WhoAsked;
+
+use super::TurnState;
+use crate::session::path::PathEntry;
 
 /// For how many turns after one that missed the provider is asked. The first only gives it something to compare
 /// with; those after it tell, should the cache miss again.

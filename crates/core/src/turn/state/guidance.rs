@@ -4,17 +4,18 @@
 //! front, it is a system message at the end instead, if the model takes one there, and stays at that
 //! place. Never writes the texts.
 
-use super::{HopContext, MiddleError, Planned, TurnState};
-use crate::commit::Trigger;
-use crate::render::tools::Injected;
-use crate::turn::settings;
-use bytes::Bytes;
 use plimsoll_model::{
     Digest, EditKind, Guide, GuideReason, ItemNo, Marks, Role, Shape, TurnRecord,
 };
 use plimsoll_tokens::Family;
 use plimsoll_tokens::ledger::RequestSizes;
 use plimsoll_wire::Dialect;
+
+use super::{HopContext, MiddleError, Planned, TurnState};
+use crate::commit::Trigger;
+use crate::render::tools::Injected;
+use crate::turn::settings;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// The guidance as a system message among the others.

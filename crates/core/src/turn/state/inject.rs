@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use plimsoll_model::{Digest, EditKind, Edits, Guide, HiddenTool, Role, TurnRecord};
+use plimsoll_wire::names::Names;
+
 use super::{HopContext, MiddleError, Prepared, TurnState};
 use crate::render::tools::{self, Injected};
 use crate::session::view::{Part, Parts};
 use crate::turn::settings::Offer;
-use plimsoll_model::{Digest, EditKind, Edits, Guide, HiddenTool, Role, TurnRecord};
-use plimsoll_wire::names::Names;
 
 impl TurnState {
     /// Excludes some edits from views. The hidden tools and their guidance may be among them.

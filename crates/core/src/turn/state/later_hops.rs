@@ -2,8 +2,9 @@
 //! the provider keeps for the turn. Which members hold for which hops is the format's to say. Never reads
 //! a body.
 
-use super::TurnState;
 use plimsoll_wire::request::LaterHop;
+
+use super::TurnState;
 
 /// What a turn knows for its later hops.
 #[derive(Clone, Debug, Default)]

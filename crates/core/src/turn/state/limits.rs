@@ -1,13 +1,14 @@
 //! The ceiling and the floor of a hop's view, in counted tokens. Never decides a pass.
 
+use plimsoll_model::{Role, Usage};
+use plimsoll_tokens::calibrate;
+
 use super::{HopContext, TurnState};
 use crate::commit::{self, Growth};
 use crate::policy::Target;
 use crate::session::path::{PathEntry, REPORTS};
 use crate::session::transcript::Transcript;
 use crate::turn::silent_cut;
-use plimsoll_model::{Role, Usage};
-use plimsoll_tokens::calibrate;
 
 impl TurnState {
     /// The ratio of reported to counted tokens of the newest hop on the path with a report. Hops of

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{ItemKind, Mark, Marks};
+use plimsoll_wire::Dialect;
+
 use super::{HopContext, TurnState};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Transcript;
 use crate::session::view::View;
 use crate::turn::memo::Decoded;
 use crate::turn::originals::Originals;
-use plimsoll_model::{ItemKind, Mark, Marks};
-use plimsoll_wire::Dialect;
 
 /// A turn that somebody looks at.
 pub struct Look<'a> {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::TurnState;
 use plimsoll_model::{ItemNo, Kept, Marks, StoredMark};
+
+use super::TurnState;
 
 /// Marks that moved, and what is left of items that are shown in part.
 pub type MovedMarks = (Vec<(ItemNo, StoredMark)>, Vec<(ItemNo, Kept)>);

@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{Digest, EditKind, Edits, ItemKind, Mark, ReasoningBack, ThoughtRules};
+use plimsoll_tokens::Family;
+use plimsoll_wire::message::canonical_tools;
+
 use super::{HopContext, TurnState};
 use crate::policy::{self, Plan};
 use crate::render::prefix::{self, Bonds, Front};
@@ -13,9 +17,6 @@ use crate::session::transcript::{Item, Transcript};
 use crate::session::view::View;
 use crate::turn::originals::OwnTexts;
 use crate::turn::settings::Thoughts;
-use plimsoll_model::{Digest, EditKind, Edits, ItemKind, Mark, ReasoningBack, ThoughtRules};
-use plimsoll_tokens::Family;
-use plimsoll_wire::message::canonical_tools;
 
 /// Thoughts that lost their place.
 const THOUGHTS: EditKind = EditKind::Thoughts;

@@ -1,11 +1,12 @@
 //! Decides when a pass happens before a hop, and whether one that was proposed is worth what it
 //! breaks. `commit` has the arithmetic. Never chooses what is evicted.
 
+use plimsoll_model::Role;
+
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger};
 use crate::policy::{Proposal, Target};
 use crate::turn::asked;
-use plimsoll_model::Role;
 
 impl TurnState {
     /// What starts a pass before the next hop, if anything does.

@@ -1,13 +1,13 @@
 //! Tests of `text_results`.
 
+use plimsoll_model::{CacheName, Digest, TenantId};
+use plimsoll_tokens::{Counter, Encoding};
+use plimsoll_wire::Dialect;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::turn::memo::Memo;
-use plimsoll_model::{CacheName, Digest, TenantId};
-use plimsoll_tokens::{Counter, Encoding};
-use plimsoll_wire::Dialect;
 
 #[test]
 fn every_pattern_of_ours_is_one() {

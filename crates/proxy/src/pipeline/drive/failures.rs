@@ -8,6 +8,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use plimsoll_wire::answer::{Answer, BlockKind};
+use plimsoll_wire::stream::StreamError;
+use plimsoll_wire::stream::unary::TurnEnd;
 
 use super::{Begin, Driver, HEARTBEAT, HopEnd, LEAST_SILENCE};
 use crate::pipeline::error::ProxyError;
@@ -17,9 +20,6 @@ use crate::pipeline::managed_turn::at_hop_cap;
 use crate::pipeline::send::{Refusal, refusal_body};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
-use plimsoll_wire::answer::{Answer, BlockKind};
-use plimsoll_wire::stream::StreamError;
-use plimsoll_wire::stream::unary::TurnEnd;
 
 /// The message for a body that is not a stream.
 const NO_STREAM: &str = "the upstream's answer is no stream of events";

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 
 use bytes::Bytes;
+use plimsoll_core::turn::ending::named;
+use plimsoll_model::{CallId, CallShape, Parent};
+use plimsoll_store::{Batch, Link, Store, memory::Memory};
 
 use super::*;
 use crate::history::Patience;
 use crate::record::StoreOp;
-use plimsoll_core::turn::ending::named;
-use plimsoll_model::{CallId, CallShape, Parent};
-use plimsoll_store::{Batch, Link, Store, memory::Memory};
 
 const TENANT: TenantId = TenantId(Digest([1; 32]));
 

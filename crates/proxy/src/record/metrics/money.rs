@@ -1,12 +1,12 @@
 //! The metrics of money that finished turns move: what they cost, what the clients' own requests would have cost, and
 //! what was saved. Never computes either: `tokens::ledger` does.
 
+use plimsoll_tokens::ledger::Account;
 use prometheus::Error;
 
 use super::table::{Table, each};
 use crate::record::labels::{CallRole, LedgerSide, LedgerTokens, SavedPart};
 use crate::record::turn_report::TurnReport;
-use plimsoll_tokens::ledger::Account;
 
 /// All of them.
 pub(super) fn of_turns(t: &mut Table<'_>) -> Result<(), Error> {

@@ -4,14 +4,14 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use plimsoll_model::CacheName;
+use plimsoll_store::Health;
 use prometheus::{Error, Histogram, IntCounter, IntGauge};
 
 use super::Metrics;
 use super::buckets::OVERHEAD_BUCKETS;
 use super::register::{Each, Registrar, members, opts};
 use crate::record::labels::{AcceptError, ConnectionCut, StoreOp, StoreTrip};
-use plimsoll_model::CacheName;
-use plimsoll_store::Health;
 
 /// The process has one, as it has one stderr. Lines are also lost where no registry is in reach.
 static LOG_LINES_LOST: LazyLock<Result<IntCounter, Error>> = LazyLock::new(|| {

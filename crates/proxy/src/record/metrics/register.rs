@@ -3,13 +3,12 @@
 
 use std::marker::PhantomData;
 
+use plimsoll_model::LabelSet;
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec,
     IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
-
-use plimsoll_model::LabelSet;
 
 /// One metric for each member of a closed set.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 //! how a row becomes a registered metric. All series of a closed set stand at zero from the start. Never decides what is
 //! counted.
 
+use plimsoll_model::LabelSet;
 use prometheus::{Counter, Error, Gauge, Histogram, HistogramVec, IntCounter};
 
 use super::register::{Each, Pairs, Registrar, members};
 use crate::record::turn_report::TurnReport;
-use plimsoll_model::LabelSet;
 
 /// A finished turn with the label of its model.
 pub(super) struct Counted<'a> {

@@ -5,15 +5,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::Method;
-use proptest::prelude::*;
-
-use super::buckets::*;
-use super::*;
-use crate::record::tests::full_turn;
-use crate::record::{
-    Abort, AbortPhase, AbortSide, AcceptError, ConnectionCut, Evicted, FailedStage, Overhead,
-    PassReport, Phase, Projection, RetryReason, StoreOp, Unrecorded,
-};
 use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
@@ -23,6 +14,15 @@ use plimsoll_model::{
 use plimsoll_store::Health;
 use plimsoll_tokens::ledger::Account;
 use plimsoll_wire::request::Unmanaged;
+use proptest::prelude::*;
+
+use super::buckets::*;
+use super::*;
+use crate::record::tests::full_turn;
+use crate::record::{
+    Abort, AbortPhase, AbortSide, AcceptError, ConnectionCut, Evicted, FailedStage, Overhead,
+    PassReport, Phase, Projection, RetryReason, StoreOp, Unrecorded,
+};
 
 mod dashboards;
 

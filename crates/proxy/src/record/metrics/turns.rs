@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use plimsoll_core::session::view::Part;
+use plimsoll_model::{PinOutcome, ToolClass, label_set};
 use prometheus::Error;
 
 use super::buckets::{
@@ -17,8 +19,6 @@ use super::money;
 use super::table::{Table, each};
 use crate::record::labels::{Budget, Phase, Route, TokenKind};
 use crate::record::turn_report::{HopReport, PassReport, TurnReport, lossy};
-use plimsoll_core::session::view::Part;
-use plimsoll_model::{PinOutcome, ToolClass, label_set};
 
 /// The status label of a request or hop that got no status.
 const NO_STATUS: &str = "none";

@@ -3,12 +3,12 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use plimsoll_model::blob_id;
 
 use super::super::super::batch::{BatchKind, Link, Listed};
 use super::super::super::tests::noise;
 use super::super::age::Age;
 use super::*;
-use plimsoll_model::blob_id;
 
 fn writes(seed: u64, length: usize) -> Writes {
     let bytes = noise(seed, length);

@@ -2,6 +2,7 @@
 //! decides what the client sees of them.
 
 use bytes::Bytes;
+use plimsoll_model::{Usage, raw};
 
 use super::beside_text;
 use super::call_table::{CallTable, Visibility};
@@ -11,7 +12,6 @@ use crate::chat::content_parts::Thinking;
 use crate::json;
 use crate::machine::KeptBytes;
 use crate::shape::Sink;
-use plimsoll_model::{Usage, raw};
 
 /// What one hop has said so far. Strings are kept as on the wire, with their escapes, and decoded
 /// once, at the end.

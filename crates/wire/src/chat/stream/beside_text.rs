@@ -2,10 +2,10 @@
 //! of several hops as one, so the places of a later hop's move on by what stands before its text. Never reads the text.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Edit, Object};
 
 use crate::answer::Answer;
 use crate::json::{self, Node};
-use plimsoll_model::raw::{Edit, Object};
 
 /// Lists of a message that a client reads with those of other hops.
 pub const LISTS: [&str; 2] = ["annotations", "images"];

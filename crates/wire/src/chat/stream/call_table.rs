@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use indexmap::IndexMap;
+use plimsoll_model::raw;
 
 use super::wire::{Arguments, CallPart, Chunk};
 use crate::answer::Call;
 use crate::chat::signature::{Signature, of_members};
 use crate::names::Names;
-use plimsoll_model::raw;
 
 /// The least length of an id that is searched for: shorter ones occur in other texts too.
 const LONG_ID: usize = 8;

@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use plimsoll_model::{Usage, raw};
+
 use super::answer_builder::AnswerBuilder;
 use super::call_table::{CallTable, Visibility};
 use super::signature_debts::SignatureDebts;
@@ -20,7 +22,6 @@ use crate::names::Names;
 use crate::shape::FrameShape;
 use crate::sse::{self, Frame};
 use crate::usage::{UsageMode, UsageWish, combined};
-use plimsoll_model::{Usage, raw};
 
 /// The stream machine of Chat Completions.
 #[derive(Debug)]

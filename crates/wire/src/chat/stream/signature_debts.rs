@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
+use plimsoll_model::raw::Object;
 
 use super::call_table::{CallTable, Visibility};
 use super::wire::{Chunk, ChunkSigns};
 use crate::chat::signature::{self, DETAILS};
 use crate::json::{self, ListEdit};
-use plimsoll_model::raw::Object;
 
 /// What the client is owed of a hop.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 //! has no reason to change stays as the upstream sent it.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Edit};
 
 use super::answer_builder::AnswerBuilder;
 use super::beside_text;
@@ -13,7 +14,6 @@ use crate::answer::{Answer, concat, is_cut, join, seam};
 use crate::json;
 use crate::names::Names;
 use crate::unary::{TurnEnd, Unstreamed};
-use plimsoll_model::raw::{self, Edit};
 
 /// Reads a hop's body; `None` if it holds no choice with a message (an error body, say).
 pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
+use plimsoll_model::raw::{self, Edit, Object};
 
 use super::usage::Counts;
 use crate::answer::{Answer, Block, BlockKind, Call, Reasoning, is_cut};
@@ -13,7 +14,6 @@ use crate::json;
 use crate::machine::KeptBytes;
 use crate::messages::block::BlockType;
 use crate::names::Names;
-use plimsoll_model::raw::{self, Edit, Object};
 
 /// What one hop has said so far. Strings are kept as on the wire, with their escapes, and decoded
 /// once, at the end.

@@ -2,6 +2,8 @@
 //! one event at a time; it never decides what is shown, when and under which numbers.
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Edit, Object, Span};
 
 use super::answer_builder::AnswerBuilder;
 use super::usage;
@@ -12,8 +14,6 @@ use crate::machine::KeptBytes;
 use crate::names::Names;
 use crate::shape::{FrameShape, Sink};
 use crate::sse::Frame;
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Edit, Object, Span};
 
 /// The events of a turn.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! as the upstream sent it.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{Edit, Object};
 
 use super::answer_builder::{self, AnswerBuilder};
 use super::events::ended;
@@ -12,7 +13,6 @@ use crate::blocks::shown;
 use crate::json;
 use crate::names::Names;
 use crate::unary::{TurnEnd, Unstreamed};
-use plimsoll_model::raw::{Edit, Object};
 
 /// Reads a hop's body; `None` if it is no message (an error body, say).
 pub fn read(body: &Bytes, hidden: &Names) -> Option<Answer> {

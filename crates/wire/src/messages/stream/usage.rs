@@ -2,10 +2,10 @@
 //! know stay as they are.
 
 use bytes::Bytes;
-
-use crate::json;
 use plimsoll_model::Usage;
 use plimsoll_model::raw::{self, Edit, Object};
+
+use crate::json;
 
 /// The counts as on the wire: tokens that were read from a cache or written to it are no part of
 /// the input.

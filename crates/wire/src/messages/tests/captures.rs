@@ -7,6 +7,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
+use plimsoll_model::raw::Object;
+use plimsoll_model::{Digest, Role};
 use serde_json::Value;
 
 use super::body;
@@ -15,8 +17,6 @@ use crate::message::ParsedCall;
 use crate::messages::message::{canonical_of_answer, parse};
 use crate::messages::original;
 use crate::request::Request;
-use plimsoll_model::raw::Object;
-use plimsoll_model::{Digest, Role};
 
 /// One captured request.
 pub(super) struct Captured {

@@ -1,9 +1,10 @@
 //! Edits of single units: what is cut, put back and replaced, and that all else keeps its bytes.
 
+use plimsoll_model::{Handed, StoredHop, TurnRecord};
+
 use crate::edit::{AssistantEdit, Cut, Insert, bare};
 use crate::messages::edit::{append_text, assistant, handed, result};
 use crate::messages::form::{hidden_result, system};
-use plimsoll_model::{Handed, StoredHop, TurnRecord};
 
 const HIDDEN: &str = r#"{"type":"tool_use","id":"h","name":"delimiter","input":{}}"#;
 const THOUGHT: &str = r#"{"type":"thinking","thinking":"","signature":"s1"}"#;

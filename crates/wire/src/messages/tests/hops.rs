@@ -2,6 +2,7 @@
 //! was made, whatever of it was hidden.
 
 use bytes::Bytes;
+use plimsoll_model::Handed;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use crate::answer::{Answer, Block, BlockKind, Call};
 use crate::edit::{AssistantEdit, Cut, Insert};
 use crate::messages::edit::{assistant, handed};
 use crate::messages::form;
-use plimsoll_model::Handed;
 
 /// What an answer is made of.
 #[derive(Clone, Copy, Debug)]

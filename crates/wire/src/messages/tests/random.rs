@@ -1,6 +1,7 @@
 //! The rules of the API, held under random conversations and random edits of them: of units left
 //! out, answers edited, results replaced, hidden hops and hidden calls put in.
 
+use plimsoll_model::Role;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use crate::messages::edit::{assistant, result};
 use crate::messages::form::{self, hidden_result};
 use crate::messages::message::parse;
 use crate::request::{Addition, Breakpoint, Splice};
-use plimsoll_model::Role;
 
 /// One turn of the client's, and the messages behind it.
 #[derive(Clone, Debug)]

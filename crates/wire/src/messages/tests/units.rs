@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use plimsoll_model::{Digest, Role};
+
 use crate::message::{MessageError, Part};
 use crate::messages::message::{canonical_of_answer, parse};
-use plimsoll_model::{Digest, Role};
 
 fn digest(unit: &str) -> Digest {
     parse(unit.as_bytes()).unwrap().canonical

@@ -1,12 +1,12 @@
 //! Edits of units: goldens of each, and what holds after any.
 
+use plimsoll_model::StoredHop;
 use proptest::prelude::*;
 
 use super::*;
 use crate::Dialect;
 use crate::edit::{Cut, Insert};
 use crate::responses::form::{hidden_result, system};
-use plimsoll_model::StoredHop;
 
 fn hidden(place: usize, block: Option<(u32, u32)>, bytes: &str) -> Insert<'_> {
     Insert {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
+use plimsoll_model::raw::Edit;
 
 use super::output_item::{self, OutputItem};
 use super::proxy_events::{self, ProxyMessage};
@@ -15,7 +16,6 @@ use crate::json::{self, Node, splice};
 use crate::machine::KeptBytes;
 use crate::names::Names;
 use crate::sse::Frame;
-use plimsoll_model::raw::Edit;
 
 /// The data that some servers end a stream with.
 const DONE: &[u8] = b"[DONE]";

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Object};
 
 use crate::answer::{Answer, Block, BlockKind, Call, Reasoning};
 use crate::blocks::Piece;
 use crate::blocks::events::Visibility;
 use crate::json::{self, lossy};
 use crate::names::Names;
-use plimsoll_model::raw::{self, Object};
 
 /// The members that hold the arguments of a call, in the order in which they are tried.
 const ARGUMENTS: [&str; 5] = ["arguments", "input", "action", "actions", "operation"];

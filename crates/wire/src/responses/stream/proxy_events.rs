@@ -2,10 +2,10 @@
 //! the hop cap, and errors. It makes up no id: the message's id follows from the response's.
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 
 use crate::blocks::events;
 use crate::json::{Node, lossy};
-use plimsoll_model::raw;
 
 /// A message of the proxy's own.
 pub struct ProxyMessage {

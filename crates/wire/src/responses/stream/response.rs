@@ -3,14 +3,14 @@
 //! included, so it is never passed on unread where something was injected.
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Edit, Span};
 
 use super::output_item::OutputItem;
 use super::usage::COUNTS;
 use crate::answer::Answer;
 use crate::json::{self, Node, lossy};
 use crate::names::Names;
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Edit, Span};
 
 /// Values of the client's request that a response repeats and that the proxy may have changed, as
 /// raw JSON.

@@ -1,13 +1,13 @@
 //! Turns of several hops: whatever was said in them, the client's unit comes apart into the hops
 //! as they were made.
 
+use plimsoll_model::{Handed, StoredHop, TurnRecord};
 use proptest::prelude::*;
 
 use super::super::item::{self, ItemType};
 use super::super::{edit, form};
 use crate::answer::{Answer, Block, BlockKind, Call};
 use crate::edit::{AssistantEdit, Cut, Insert};
-use plimsoll_model::{Handed, StoredHop, TurnRecord};
 
 /// What a model makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{Effect, HiddenTool, ItemKind, ItemNo, ToolClass};
+
 use super::{Builder, Call};
 use crate::session::graph::{DelimiterRole, EpisodeKind};
 use crate::session::index::{EntryIndex, EpisodeIndex, ItemIndex};
-use plimsoll_model::{Effect, HiddenTool, ItemKind, ItemNo, ToolClass};
 
 impl<'a> Builder<'a> {
     /// Adds one call, and returns the episode that it opened. A call of a message that must never

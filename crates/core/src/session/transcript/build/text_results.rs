@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{Handed, ItemKind, MESSAGE_TOKENS, Role, Shape};
+
 use super::{Builder, Source, TranscriptEntry};
 use crate::session::graph::EpisodeKind;
-use plimsoll_model::{Handed, ItemKind, MESSAGE_TOKENS, Role, Shape};
 
 /// The tool name of a call that was written as text.
 const NAME: &str = "step";

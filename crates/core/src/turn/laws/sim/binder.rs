@@ -7,9 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
 use plimsoll_wire::answer::{Answer, Reasoning};
+use serde_json::Value;
 
 /// A thought by its text.
 type Thought = String;

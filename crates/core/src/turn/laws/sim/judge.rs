@@ -5,8 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use plimsoll_model::{ItemKind, ItemNo, Mark, Marks};
 use plimsoll_scripted::size::Sizer;
 use plimsoll_scripted::validate;
+use plimsoll_tokens::Encoding;
+use plimsoll_wire::Dialect;
 
 use super::{COUNTER, Sent, Sim, is_label, pointed, wire};
 use crate::commit::Trigger;
@@ -20,9 +23,6 @@ use crate::session::transcript::{Item, Transcript};
 use crate::turn::laws::say::gist;
 use crate::turn::settings::Offer;
 use crate::turn::state::{Prepared, TurnState};
-use plimsoll_model::{ItemKind, ItemNo, Mark, Marks};
-use plimsoll_tokens::Encoding;
-use plimsoll_wire::Dialect;
 
 static SIZER: LazyLock<Sizer> = LazyLock::new(|| {
     Sizer::new(Arc::new(|text: &str| {

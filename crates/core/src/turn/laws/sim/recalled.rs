@@ -1,6 +1,7 @@
 //! The laws of what is recalled: it is the original byte for byte, a turn brings back no more than
 //! its share, and the hop that shows it keeps its budget. Never runs a recall itself.
 
+use plimsoll_model::{Effect, HiddenTool, ItemKind, ItemNo, Mark, StoredHop};
 use serde_json::Value;
 
 use super::Sim;
@@ -8,7 +9,6 @@ use crate::session::ids;
 use crate::session::tombstone;
 use crate::session::transcript::{Item, Source};
 use crate::turn::state::{Prepared, TurnState};
-use plimsoll_model::{Effect, HiddenTool, ItemKind, ItemNo, Mark, StoredHop};
 
 impl Sim {
     /// What may be asked for: what is gone, then names of episodes, then what nobody should.

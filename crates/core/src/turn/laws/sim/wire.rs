@@ -3,11 +3,11 @@
 //! same laws judge all three. Shares no code with the dialects but the form of an answer.
 
 use bytes::Bytes;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::{Answer, Block, BlockKind, Reasoning};
 use serde_json::{Value, json};
 
 use crate::turn::laws::say::raw_messages;
-use plimsoll_wire::Dialect;
-use plimsoll_wire::answer::{Answer, Block, BlockKind, Reasoning};
 
 /// What stands between two answers of which something between them is gone.
 const SEPARATOR: &str = "[results evicted]";

@@ -1,11 +1,12 @@
 //! Single rules that a whole stream does not show: when something is said, without copies, and
 //! the unstreamed equal.
 
+use plimsoll_model::room::{Full, Room};
+
 use super::*;
 use crate::stream::harness::end_of;
 use crate::stream::unary::Unstreamed;
 use crate::stream::{StreamError, WhoAsked};
-use plimsoll_model::room::{Full, Room};
 
 pub(super) fn spec() -> Spec {
     Spec {

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::raw::Span;
 
 use crate::json::{self, Node};
-use plimsoll_model::raw::Span;
 
 /// The members of a call that are the API's own.
 const OWN_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];

@@ -7,12 +7,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Span};
 
 use super::call_part::{Arguments, Body, CallPart, choice_of, delta_of, index_of, is_cased};
 use super::usage::COUNTS;
 use crate::json::Node;
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Span};
 
 /// The field of reasoning that is kept even where it came as an empty string.
 const KEPT_EMPTY: &str = "reasoning_content";

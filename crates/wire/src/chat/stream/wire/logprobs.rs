@@ -3,10 +3,10 @@
 //! the client reads.
 
 use bytes::Bytes;
+use plimsoll_model::raw::{self, Edit, Object, Span};
 
 use super::chunk::{Chunk, ReasoningPart, is_nothing};
 use crate::json::{self, Node};
-use plimsoll_model::raw::{self, Edit, Object, Span};
 
 /// The members of `logprobs` that list the tokens of a text and of a refusal.
 const SAID: [&str; 2] = ["content", "refusal"];

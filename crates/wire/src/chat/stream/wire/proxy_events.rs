@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Object};
 
 use super::chunk::Chunk;
 use crate::chat::signature::DETAILS;
 use crate::sse;
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Object};
 
 /// The fields of the first hop that every frame for the client carries, as raw JSON.
 #[derive(Debug, Clone, Default)]

@@ -3,6 +3,8 @@
 //! time, by a plan; it never decides what the plan says.
 
 use bytes::Bytes;
+use plimsoll_model::Usage;
+use plimsoll_model::raw::{self, Edit};
 
 use super::call_part::CallPart;
 use super::chunk::{Chunk, is_nothing};
@@ -11,8 +13,6 @@ use super::usage::COUNTS;
 use crate::chat::signature::{DETAILS, Signature};
 use crate::chat::stream::beside_text;
 use crate::json::{self, ListEdit, Node, splice};
-use plimsoll_model::Usage;
-use plimsoll_model::raw::{self, Edit};
 
 /// How a chunk is written anew.
 #[derive(Default)]

@@ -1,10 +1,11 @@
 //! The texts of a chunk: its content as a string or as a list of parts, and the parts that hold
 //! reasoning. One chunk at a time; it decides nothing.
 
+use plimsoll_model::raw::{self, Edit, Object, Span};
+
 use super::chunk::Chunk;
 use crate::chat::content_parts::{self, PartType};
 use crate::json::Node;
-use plimsoll_model::raw::{self, Edit, Object, Span};
 
 impl<'a> Chunk<'a> {
     /// The span between the quotes of the text, if there is any: of a list of parts, of the first

@@ -1,13 +1,13 @@
 //! Turns as they come over the wire, and what a client must make of them.
 
 use bytes::Bytes;
+use plimsoll_model::raw;
 
 use super::say::{Hop, OWN};
 use crate::Dialect;
 use crate::answer::Verdict;
 use crate::stream::harness::Turn;
 use crate::stream::{Echo, MachineSettings, Spec, UsageMode, UsageWish, WhoAsked};
-use plimsoll_model::raw;
 
 /// A turn.
 #[derive(Debug)]
