@@ -1,6 +1,6 @@
 //! The tokens of a view by what they belong to. Never decides what is shown.
 
-use plimsoll_model::{ItemKind, Role, ToolClass, label_set};
+use plimsoll_model::{ItemKind, LabelSet, Role, ToolClass, label_set};
 
 use super::{View, own_note};
 use crate::session::index::ItemIndex;
@@ -38,30 +38,23 @@ impl Parts {
     /// The tokens of a part.
     #[must_use]
     pub fn get(&self, part: Part) -> u64 {
-        self.parts.get(part as usize).copied().unwrap_or_default()
+        count(&self.parts, part)
     }
 
     /// The tokens of the results of tools of a class.
     #[must_use]
     pub fn of_class(&self, class: ToolClass) -> u64 {
-        self.classes
-            .get(class as usize)
-            .copied()
-            .unwrap_or_default()
+        count(&self.classes, class)
     }
 
     /// Adds tokens to a part.
     pub fn add(&mut self, part: Part, tokens: u64) {
-        if let Some(slot) = self.parts.get_mut(part as usize) {
-            *slot = slot.saturating_add(tokens);
-        }
+        raise(&mut self.parts, part, tokens);
     }
 
     /// Adds tokens of a result to those of its tool's class.
     pub fn add_class(&mut self, class: ToolClass, tokens: u64) {
-        if let Some(slot) = self.classes.get_mut(class as usize) {
-            *slot = slot.saturating_add(tokens);
-        }
+        raise(&mut self.classes, class, tokens);
     }
 
     /// Moves tokens from a part to another, as many as the part has.
@@ -80,6 +73,17 @@ impl Parts {
             parts: self.parts.map(&count),
             classes: self.classes.map(count),
         }
+    }
+}
+
+/// What is counted of a member of a closed set.
+fn count<L: LabelSet>(counts: &[u64], member: L) -> u64 {
+    counts.get(member.place()).copied().unwrap_or_default()
+}
+
+fn raise<L: LabelSet>(counts: &mut [u64], member: L, by: u64) {
+    if let Some(slot) = counts.get_mut(member.place()) {
+        *slot = slot.saturating_add(by);
     }
 }
 
