@@ -11,7 +11,7 @@ use plimsoll_model::CacheName;
 use serde_json::{Value, json};
 
 use crate::process::Process;
-use crate::support::{Proxy, client, soon, upstream};
+use crate::support::{Proxy, at_rest, client, soon, upstream};
 
 /// Characters of what an episode taught: as long as a model may write it.
 const LEARNED: usize = 12_000;
@@ -114,15 +114,7 @@ async fn sessions_with_large_hidden_calls_come_to_rest_within_the_setting() {
     serve(&process, 24..128).await;
     // Each of them keeps some 400 KB of calls and results: some 40 MB if none were let go. The allocator gives freed
     // memory back after a second.
-    let mut grown = process.resident().saturating_sub(before);
-    for _ in 0..50 {
-        if grown < 20 << 20 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        grown = process.resident().saturating_sub(before);
-    }
-    assert!(grown < 20 << 20, "{} MiB more", grown >> 20);
+    at_rest(before + (20 << 20) - 1, || process.resident()).await;
 
     let limits = gauges(&process, "cache_limit_bytes").await;
     let held = gauges(&process, "cache_bytes").await;

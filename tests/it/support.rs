@@ -35,6 +35,17 @@ pub async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("took too long")
 }
 
+/// Waits until a process has given back what is above so many bytes of its memory.
+pub async fn at_rest(most: u64, resident: impl Fn() -> u64) {
+    for _ in 0..PATIENCE.as_millis() / 50 {
+        if resident() <= most {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} MiB, not {}", resident() >> 20, most >> 20);
+}
+
 /// A running proxy.
 pub struct Proxy {
     pub app: Arc<App>,

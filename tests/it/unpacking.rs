@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::child::Serving;
-use crate::support::{EMPTY, Proxy, client, error_of, padded, soon, upstream};
+use crate::support::{EMPTY, Proxy, at_rest, client, error_of, padded, soon, upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 const MIB: usize = 1 << 20;
@@ -131,12 +131,7 @@ async fn an_attack_by_small_bodies_costs_little_memory_and_gives_it_back() {
     let (_, most) = proxy.resident();
     assert!(most < idle + 192 * MIB as u64, "{} MiB", most >> 20);
     let kept = idle + 64 * MIB as u64;
-    soon(async {
-        while proxy.resident().0 > kept {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    at_rest(kept, || proxy.resident().0).await;
 }
 
 /// Bodies of up to two MiB, and twice as much for all of them.
