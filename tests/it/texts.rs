@@ -101,6 +101,20 @@ fn named(text: &str, sections: &BTreeSet<String>) -> Vec<String> {
     words.filter_map(like).collect()
 }
 
+/// What stands between backticks in the documents, which is meant word by word, with the document of each.
+fn spans() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "md") {
+            let text = fs::read_to_string(&path).unwrap();
+            let spans = text.split('`').skip(1).step_by(2).map(str::to_owned);
+            found.extend(spans.map(|span| (path.display().to_string(), span)));
+        }
+    }
+    found
+}
+
 #[test]
 fn quoted_texts_are_found() {
     let source = r#"let a = "one \" two"; // "no"
@@ -119,15 +133,7 @@ fn every_setting_that_a_text_names_exists() {
         let quoted = quoted(&source).into_iter();
         texts.extend(quoted.map(|text| (file.display().to_string(), text)));
     }
-    for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|end| end == "md") {
-            let text = fs::read_to_string(&path).unwrap();
-            // What stands between backticks is meant word by word.
-            let spans = text.split('`').skip(1).step_by(2).map(str::to_owned);
-            texts.extend(spans.map(|span| (path.display().to_string(), span)));
-        }
-    }
+    texts.extend(spans());
     let mut seen = BTreeSet::new();
     for (file, text) in texts {
         for name in named(&text, &sections) {
@@ -230,16 +236,10 @@ fn source(named: &str) -> Option<PathBuf> {
 #[test]
 fn every_source_that_a_document_names_exists() {
     let mut seen = 0;
-    for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let page = entry.unwrap().path();
-        if page.extension().is_none_or(|end| end != "md") {
-            continue;
-        }
-        let text = fs::read_to_string(&page).unwrap();
-        for path in text.split('`').skip(1).step_by(2).filter_map(source) {
-            assert!(path.exists(), "{}: {}", page.display(), path.display());
-            seen += 1;
-        }
+    for (page, span) in spans() {
+        let Some(path) = source(&span) else { continue };
+        assert!(path.exists(), "{page}: {}", path.display());
+        seen += 1;
     }
     assert!(seen > 200, "{seen}");
 }
