@@ -74,7 +74,7 @@ function App() {
       ${server ? html`<span class="pill wide" title=${CONTENT[server.content]}>content: ${server.content}</span><span class="pill wide" title=${`Plimsoll ${server.version}`}>${server.agents.replace(/^https?:\/\//, "")}</span>` : null}
       <button class="btn ghost sm" aria-label="Turn light or dark" onClick=${turnTheme}><${Icon} n="theme" s=${15}/></button></div></header>
   ${link.on ? null : html`<${Lost} since=${link.since}/>`}
-  <div class=${link.on ? "" : "stale"}>${at.session === null ? html`<${Overview} server=${setServer}/>` : html`<${Session} key=${at.session} name=${at.session} view=${at.view} visit=${at.visit} off=${!link.on} server=${server} said=${setTitle}/>`}</div>`;
+  <div class=${link.on ? "" : "stale"}>${at.session === null ? html`<${Overview} server=${setServer}/>` : html`<${Session} key=${at.session} name=${at.session} view=${at.view} visit=${at.visit} off=${!link.on} said=${setTitle}/>`}</div>`;
 }
 
 const root = document.getElementById("app");

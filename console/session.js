@@ -19,7 +19,7 @@ import { EvictNow, setPin, takeBack } from "./asks.js";
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").PassRow} PassRow */
 
-/** @type {[string, string, (props: { d: Data, off: boolean, server: import("./shapes").Server | null }) => any][]} */
+/** @type {[string, string, (props: { d: Data, off: boolean }) => any][]} */
 const TABS = [
   ["timeline", "Timeline", Timeline], ["evictions", "Evictions", Evictions], ["turns", "Turns", Turns],
   ["view", "View at turn", View], ["build", "Build", Build], ["whatif", "What if", WhatIf],
@@ -143,8 +143,8 @@ function Above({ d, above }) {
     ${reread ? ` They ${watched ? "would have made" : "made"} the provider read ${short(reread)} anew.` : ""} <a class="u" href=${to(d.name, "evictions", { pass: first.turn })}>See them</a>.</div></div>`;
 }
 
-/** @param {{ name: string, view: string, visit: number, off: boolean, server: import("./shapes").Server | null, said: (title: string) => void }} props */
-export function Session({ name, view, visit, off, server, said }) {
+/** @param {{ name: string, view: string, visit: number, off: boolean, said: (title: string) => void }} props */
+export function Session({ name, view, visit, off, said }) {
   const { data, error, again } = useSession(name);
   const tabs = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -171,5 +171,5 @@ export function Session({ name, view, visit, off, server, said }) {
     <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
   ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/><${Family} d=${data}/>
   <nav class="tabs" aria-label="Views of the session" ref=${tabs}>${TABS.map(([id, label]) => html`<a key=${id} href=${to(name, id)} aria-current=${id === (tab ?? TABS[0])?.[0] ? "page" : null}>${label}${counts[id] === undefined ? null : html`<span>${full(counts[id])}</span>`}</a>`)}</nav>
-  <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off} server=${server}/></main>`;
+  <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off}/></main>`;
 }
