@@ -1,4 +1,5 @@
-//! A model that loops over hidden calls: some of each answer are kept, and all others are refused once and forgotten.
+//! A model that loops over calls. Of hidden ones, some of each answer are kept, and all others are refused once and
+//! forgotten. By some of those that the client runs the record is found.
 
 use super::dialects::{Agent, Call, DIALECTS, Provider, Reply, call, says};
 use super::support::Proxy;
@@ -82,5 +83,44 @@ async fn what_was_refused_leaves_like_anything_else() {
             let met = answer.header("x-plimsoll-budget");
             assert_eq!(met, "met", "{dialect:?} {stream} turn {turn}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_many_calls_is_found_by_the_first_of_them() {
+    const CALLS: usize = 2_000;
+    for (dialect, stream) in DIALECTS
+        .into_iter()
+        .flat_map(|one| [(one, false), (one, true)])
+    {
+        let host = Provider::start(move |number, _| -> Reply {
+            match number {
+                0 => {
+                    let run = |at: usize| call(&format!("b{at}"), "bash", "{}");
+                    says("so far", (0..CALLS).map(run).collect())
+                }
+                _ => says("done", Vec::new()),
+            }
+        })
+        .await;
+        let proxy = Proxy::with(host.addr, |_| ()).await;
+        let mut agent = Agent::new(&proxy, dialect, stream, "many");
+        agent.user("look");
+        agent.turn().await;
+        let mut links = 0;
+        let stored = proxy.app.store.each(&mut |batch| {
+            links += batch.links.len();
+            Ok(())
+        });
+        stored.unwrap();
+        assert!(links < 100, "{dialect:?} {stream}: {links}");
+        // Nothing but the ids of the calls leads there once the client has changed what stands before.
+        agent.history[0]["content"] = "look, again".into();
+        let answer = agent.turn().await;
+        assert_eq!(
+            answer.header("x-plimsoll-turn"),
+            "2",
+            "{dialect:?} {stream}"
+        );
     }
 }

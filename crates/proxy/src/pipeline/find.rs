@@ -23,7 +23,7 @@ const HEADS_AT_ONCE: usize = 8;
 /// of these.
 const NEWEST_HEADS: usize = 256;
 /// How many of the newest answers are tried as anchors, and how many calls of each.
-const NEWEST_ANSWERS: usize = 64;
+pub(super) const NEWEST_ANSWERS: usize = 64;
 /// How many records of one key are read. Some providers give the same id to all calls, and some
 /// clients say the same in many sessions: every request would otherwise read all of these records.
 const RECORDS_PER_KEY: usize = 64;

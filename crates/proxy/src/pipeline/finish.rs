@@ -16,6 +16,7 @@ use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
 
 use super::app::App;
 use super::branch::{self, Branching};
+use super::find::NEWEST_ANSWERS;
 use super::record_place::{RecordPlace, parent_session};
 use super::refer;
 use super::stored_content;
@@ -153,7 +154,9 @@ fn keys(
         keys.extend(after.map(|after| digest(RecordKey::Nameless(after))));
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
-    keys.extend(named.map(|(call, name)| digest(RecordKey::Call(call, name))));
+    // A look-up tries no more of them, and each is a write: an answer may have thousands.
+    let tried = named.take(NEWEST_ANSWERS);
+    keys.extend(tried.map(|(call, name)| digest(RecordKey::Call(call, name))));
     // An answer without calls has no id, so its text is a key together with the call before it.
     if record.calls.is_empty()
         && let Some(before) = chain::call_before(&state.shapes, state.shapes.len())
