@@ -22,8 +22,10 @@ const HEADS_AT_ONCE: usize = 8;
 /// How many of the newest heads are looked up one by one. An agent nearly always goes on from one
 /// of these.
 const NEWEST_HEADS: usize = 256;
-/// How many of the newest answers are tried as anchors, and how many calls of each.
-pub(super) const NEWEST_ANSWERS: usize = 64;
+/// How many of the newest answers are tried as anchors.
+const NEWEST_ANSWERS: usize = 64;
+/// By how many calls of an answer its record is found: the first ones.
+pub(super) const ANCHOR_CALLS: usize = 64;
 /// How many records of one key are read. Some providers give the same id to all calls, and some
 /// clients say the same in many sessions: every request would otherwise read all of these records.
 const RECORDS_PER_KEY: usize = 64;
@@ -418,7 +420,7 @@ fn by_anchor(
             .calls
             .iter()
             .filter(|call| !call.id.0.is_empty())
-            .take(NEWEST_ANSWERS)
+            .take(ANCHOR_CALLS)
             .map(|call| RecordKey::Call(&call.id, &call.name).digest(request.tenant, request.scope))
             .collect();
         // An answer without calls has no id. It is tied by its own digest, together with the call

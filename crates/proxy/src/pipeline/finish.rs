@@ -16,7 +16,7 @@ use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
 
 use super::app::App;
 use super::branch::{self, Branching};
-use super::find::NEWEST_ANSWERS;
+use super::find::ANCHOR_CALLS;
 use super::record_place::{RecordPlace, parent_session};
 use super::refer;
 use super::stored_content;
@@ -155,7 +155,7 @@ fn keys(
     }
     let named = record.calls.iter().filter(|(call, _)| !call.0.is_empty());
     // A look-up tries no more of them, and each is a write: an answer may have thousands.
-    let tried = named.take(NEWEST_ANSWERS);
+    let tried = named.take(ANCHOR_CALLS);
     keys.extend(tried.map(|(call, name)| digest(RecordKey::Call(call, name))));
     // An answer without calls has no id, so its text is a key together with the call before it.
     if record.calls.is_empty()
