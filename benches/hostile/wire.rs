@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+
+/// How many events of a stream are made before others are let in.
+const EVENTS_AT_ONCE: usize = 64;
 
 /// The wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,17 +122,7 @@ pub async fn answer(request: axum::extract::Request) -> Response {
     let (kind, size) = asked.model.split_once('-').unwrap_or(("plain", "0"));
     let size: usize = size.parse().unwrap();
     if !asked.stream {
-        let text = if kind == "whole" {
-            "a".repeat(size << 10)
-        } else {
-            "ok".to_owned()
-        };
-        let body = whole(dialect, &text).to_string();
-        SENT.fetch_add(body.len(), Ordering::Relaxed);
-        let mut response = Response::new(Body::from(body));
-        let json = axum::http::HeaderValue::from_static("application/json");
-        response.headers_mut().insert("content-type", json);
-        return response;
+        return answer_whole(dialect, kind, size).await;
     }
     let events: Box<dyn Iterator<Item = String> + Send> = match kind {
         "stream" => {
@@ -172,10 +166,32 @@ pub async fn answer(request: axum::extract::Request) -> Response {
         SENT.fetch_add(event.len(), Ordering::Relaxed);
         Ok::<_, std::io::Error>(Bytes::from(event))
     });
-    let events = futures_util::stream::iter(events);
+    // Other answers get their turn between the events.
+    let events = futures_util::stream::iter(events.enumerate()).then(async |(at, event)| {
+        if at % EVENTS_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+        event
+    });
     let mut response = Response::new(Body::from_stream(events));
     let stream = axum::http::HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert("content-type", stream);
+    response
+}
+
+/// A whole answer of a kind and size.
+async fn answer_whole(dialect: Dialect, kind: &str, size: usize) -> Response {
+    // A long answer is made on a thread of its own. The ordinary tenant is answered by the same provider, and would
+    // otherwise wait for it.
+    let long = move || whole(dialect, &"a".repeat(size << 10)).to_string();
+    let body = match kind {
+        "whole" => tokio::task::spawn_blocking(long).await.unwrap(),
+        _ => whole(dialect, "ok").to_string(),
+    };
+    SENT.fetch_add(body.len(), Ordering::Relaxed);
+    let mut response = Response::new(Body::from(body));
+    let json = axum::http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
     response
 }
 
