@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -110,9 +110,7 @@ pub fn calls(dialect: Dialect, numbers: &[usize], equal: bool) -> Vec<Value> {
 /// Answers a request by the name of its model: `plain`, or a kind of answer with its size behind it.
 pub async fn answer(request: axum::extract::Request) -> Response {
     if request.method() != "POST" {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = axum::http::StatusCode::NOT_FOUND;
-        return response;
+        return axum::http::StatusCode::NOT_FOUND.into_response();
     }
     let dialect = Dialect::of(request.uri().path());
     let body = axum::body::to_bytes(request.into_body(), usize::MAX)
@@ -173,10 +171,8 @@ pub async fn answer(request: axum::extract::Request) -> Response {
         }
         event
     });
-    let mut response = Response::new(Body::from_stream(events));
-    let stream = axum::http::HeaderValue::from_static("text/event-stream");
-    response.headers_mut().insert("content-type", stream);
-    response
+    let kind = [("content-type", "text/event-stream")];
+    (kind, Body::from_stream(events)).into_response()
 }
 
 /// A whole answer of a kind and size.
@@ -189,10 +185,7 @@ async fn answer_whole(dialect: Dialect, kind: &str, size: usize) -> Response {
         _ => whole(dialect, "ok").to_string(),
     };
     SENT.fetch_add(body.len(), Ordering::Relaxed);
-    let mut response = Response::new(Body::from(body));
-    let json = axum::http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert("content-type", json);
-    response
+    ([("content-type", "application/json")], body).into_response()
 }
 
 #[derive(serde::Deserialize)]
