@@ -23,6 +23,7 @@ mod session_row;
 mod strings;
 mod thoughts;
 mod turn_facts;
+mod turns;
 mod usage;
 pub mod weight;
 mod words;
@@ -52,6 +53,7 @@ pub use session_row::{RowSizes, SessionRow};
 pub use strings::strings;
 pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
 pub use turn_facts::{Held, ItemSize, PassFacts, TurnAccount, TurnFacts, TurnSums};
+pub use turns::Turns;
 pub use usage::Usage;
 pub use words::{Hashed, Word, Words, distinct, hash};
 

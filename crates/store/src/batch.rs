@@ -1,4 +1,4 @@
-//! What is written together: blobs, links and a row of the list of sessions. Owns their shape and
+//! What is handed over together: blobs, links and a row of the list of sessions. Owns their shape and
 //! the check of ids. Never writes anything.
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub struct Link {
     pub turn: u32,
 }
 
-/// What is written together. Writing it twice changes nothing.
+/// What is handed over together, and is durable together. Writing it twice changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Blobs under their ids: [`blob_id`] for what several may write, [`dated_id`] for what only one does.
@@ -38,6 +38,11 @@ pub struct Batch {
     pub renewed: Vec<Digest>,
     /// The newest row of a session, if the batch ends one of its turns.
     pub listed: Option<Listed>,
+    /// Whose it is. The batches of one owner are written in the order in which they were handed over. A
+    /// store with a queue of its own serves the owners in turn, and writes a long batch in pieces, so
+    /// that nobody waits for all of it. A batch of no owner waits for all that were handed over before
+    /// it. The store does not know what an owner is.
+    pub owner: Option<Digest>,
 }
 
 /// A row of the list of sessions. A store keeps one for each session: that with the latest time. Of
@@ -100,11 +105,130 @@ impl Batch {
         blobs + row + names
     }
 
+    /// Cuts the batch into pieces that take about `most` operations each, so that others need not wait
+    /// for all of it. A blob takes as many as `of_blob` says and is never cut, all else takes one. The
+    /// pieces have to be written in their order: blobs, what is renewed, links, and the row.
+    pub(super) fn pieces(self, most: usize, of_blob: impl Fn(&Bytes) -> usize) -> Vec<Self> {
+        let empty = Self {
+            kind: self.kind,
+            owner: self.owner,
+            ..Self::default()
+        };
+        let mut cut = Cut {
+            full: Vec::new(),
+            filling: empty.clone(),
+            empty,
+            room: most,
+            most,
+        };
+        for (id, bytes) in self.blobs {
+            cut.piece(of_blob(&bytes)).blobs.push((id, bytes));
+        }
+        for id in self.renewed {
+            cut.piece(1).renewed.push(id);
+        }
+        for link in self.links {
+            cut.piece(1).links.push(link);
+        }
+        if let Some(listed) = self.listed {
+            cut.piece(1).listed = Some(listed);
+        }
+        cut.full.push(cut.filling);
+        cut.full
+    }
+
     /// Checks that every blob matches its id.
     pub(super) fn verify(&self) -> Result<(), StoreError> {
         match self.blobs.iter().find(|(id, bytes)| !is_id_of(id, bytes)) {
             Some((id, _)) => Err(StoreError::WrongId { id: *id }),
             None => Ok(()),
+        }
+    }
+}
+
+/// The pieces of a batch.
+struct Cut {
+    full: Vec<Batch>,
+    /// The piece that more goes into, and how many operations it has room for.
+    filling: Batch,
+    room: usize,
+    /// How many operations a piece has at most.
+    most: usize,
+    /// A piece without any.
+    empty: Batch,
+}
+
+impl Cut {
+    /// The piece that has room for so many more operations. A blob that takes more than a piece has one
+    /// of its own.
+    fn piece(&mut self, operations: usize) -> &mut Batch {
+        if operations > self.room && self.room < self.most {
+            let full = std::mem::replace(&mut self.filling, self.empty.clone());
+            self.full.push(full);
+            self.room = self.most;
+        }
+        self.room = self.room.saturating_sub(operations);
+        &mut self.filling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_model::blob_id;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn digest(number: usize) -> Digest {
+        blob_id(&number.to_le_bytes())
+    }
+
+    proptest! {
+        /// The pieces are the batch, in its order, and none but a blob alone is larger than it may be.
+        #[test]
+        fn pieces_are_the_batch(
+            blobs in proptest::collection::vec(0..9usize, 0..20),
+            (renewed, links) in (0..20usize, 0..20usize),
+            listed: bool,
+            most in 1..12usize,
+        ) {
+            let blobs = blobs.into_iter().map(|size| Bytes::from(vec![b'x'; size]));
+            let link = |at| Link {
+                key: digest(at),
+                id: digest(0),
+                turn: 1,
+            };
+            let row = Listed {
+                session: digest(0),
+                at: 1,
+                id: digest(0),
+                row: Bytes::new(),
+            };
+            let batch = Batch {
+                blobs: blobs.map(|bytes| (blob_id(&bytes), bytes)).collect(),
+                renewed: (0..renewed).map(digest).collect(),
+                links: (0..links).map(link).collect(),
+                listed: listed.then_some(row),
+                kind: BatchKind::Content,
+                owner: Some(digest(3)),
+            };
+            let pieces = batch.clone().pieces(most, Bytes::len);
+            let mut joined = Batch { kind: batch.kind, owner: batch.owner, ..Batch::default() };
+            for (at, piece) in pieces.into_iter().enumerate() {
+                prop_assert_eq!((piece.kind, piece.owner), (batch.kind, batch.owner));
+                let chunks: usize = piece.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
+                let others = piece.renewed.len() + piece.links.len() + usize::from(piece.listed.is_some());
+                let some = piece.blobs.iter().filter(|(_, bytes)| !bytes.is_empty());
+                let alone = some.count() == 1 && others == 0;
+                prop_assert!(chunks + others <= most || alone);
+                prop_assert!(at == 0 || chunks + others > 0, "an empty piece");
+                joined.blobs.extend(piece.blobs);
+                joined.renewed.extend(piece.renewed);
+                joined.links.extend(piece.links);
+                prop_assert!(joined.listed.is_none(), "the row is last");
+                joined.listed = piece.listed;
+            }
+            prop_assert_eq!(joined, batch);
         }
     }
 }

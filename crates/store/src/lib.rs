@@ -2,9 +2,11 @@
 //! sessions. Owns the promise that what was acknowledged is durable. Never looks into a blob, never edits one, and
 //! never decides which of several linked blobs is meant.
 //!
-//! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. Reads see
-//! a batch as soon as it was committed. Within a batch, blobs are written before links. So whatever
-//! part a crash leaves is sound: a link whose blob is missing is not shown.
+//! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. Owners take
+//! turns, and a long batch is written in pieces, so nobody waits for all that somebody else has to
+//! write. Reads see a batch as soon as it was committed. Within a batch, blobs are written before
+//! links and the row last. So whatever part a crash leaves is sound: a link whose blob is missing is
+//! not shown.
 
 use std::collections::HashSet;
 
@@ -289,8 +291,8 @@ impl Store {
     }
 
     /// Hands a batch over to be written and returns at once. The batch can be read from now on. The
-    /// ticket says when it is durable, or why it never will be. A store that is full, closed or
-    /// degraded refuses at once.
+    /// ticket says when all of it is durable, or why it never will be: then some of its blobs and links
+    /// may be stored, but not its row. A store that is full, closed or degraded refuses at once.
     #[must_use = "the ticket says whether the batch was written"]
     pub fn commit(&self, batch: Batch) -> Ticket {
         match self {

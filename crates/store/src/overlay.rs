@@ -27,16 +27,22 @@ struct WaitingBlob {
 }
 
 impl Overlay {
-    /// Adds a batch. Returns false if that would exceed `batches` or `bytes`. An empty overlay
-    /// takes a batch that alone exceeds `bytes`.
-    pub(super) fn add(&mut self, batch: &Batch, batches: usize, bytes: usize) -> bool {
-        let size = batch.size();
-        if !self.has_room(batch, batches, bytes) && (self.batches > 0 || batches == 0) {
+    /// Adds the pieces of a batch. Returns false if that would exceed `batches` or `bytes`. An empty
+    /// overlay takes a batch that alone exceeds `bytes`.
+    pub(super) fn add<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = &'a Batch> + Clone,
+        batches: usize,
+        bytes: usize,
+    ) -> bool {
+        let size = pieces.clone().map(Batch::size).sum::<usize>();
+        let fits = self.batches < batches && self.bytes + size <= bytes;
+        if !fits && (self.batches > 0 || batches == 0) {
             return false;
         }
         self.batches += 1;
         self.bytes += size;
-        self.hold(batch);
+        pieces.for_each(|piece| self.hold(piece));
         true
     }
 
@@ -70,15 +76,16 @@ impl Overlay {
         self.batches < batches && self.bytes + batch.size() <= bytes
     }
 
-    /// Gives the room of a batch to others. Readers still find it.
-    pub(super) fn free(&mut self, batch: &Batch) {
-        self.batches = self.batches.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(batch.size());
+    /// Gives the room of pieces to others, with which so many batches end. Readers still find them.
+    pub(super) fn free(&mut self, pieces: &[Batch], ended: usize) {
+        let size = pieces.iter().map(Batch::size).sum();
+        self.batches = self.batches.saturating_sub(ended);
+        self.bytes = self.bytes.saturating_sub(size);
     }
 
     /// Takes a batch out and gives its room to others.
     pub(super) fn remove(&mut self, batch: &Batch) {
-        self.free(batch);
+        self.free(std::slice::from_ref(batch), 1);
         self.release(batch);
     }
 
@@ -217,7 +224,9 @@ mod tests {
     fn a_blob_stays_until_its_last_batch_is_out() {
         let mut overlay = Overlay::default();
         let (one, two) = (batch(b"same"), batch(b"same"));
-        assert!(overlay.add(&one, 9, 999) && overlay.add(&two, 9, 999));
+        for batch in [&one, &two] {
+            assert!(overlay.add(std::iter::once(batch), 9, 999));
+        }
         overlay.remove(&one);
         assert!(overlay.blob(&one.blobs[0].0).is_some());
         assert_eq!(overlay.links(&blob_id(b"key")).count(), 1);
@@ -230,9 +239,11 @@ mod tests {
     #[test]
     fn both_bounds_hold_and_one_large_batch_still_passes() {
         let mut overlay = Overlay::default();
-        assert!(overlay.add(&batch(b"larger than the bound"), 2, 1));
-        assert!(!overlay.add(&batch(b"b"), 2, 1));
-        assert!(overlay.add(&batch(b"b"), 2, 999));
-        assert!(!overlay.add(&batch(b"c"), 2, 999));
+        assert!(overlay.add([batch(b"larger than the bound")].iter(), 2, 1));
+        assert!(!overlay.add([batch(b"b")].iter(), 2, 1));
+        // However many pieces a batch has, it takes one place.
+        let pieces = [batch(b"b"), batch(b"c"), batch(b"d")];
+        assert!(overlay.add(pieces.iter(), 2, 999));
+        assert!(!overlay.add([batch(b"c")].iter(), 2, 999));
     }
 }

@@ -109,11 +109,13 @@ fn batches() -> impl Strategy<Value = Batch> {
         kind,
         proptest::collection::vec(ids(), 0..3),
         proptest::option::of(rows()),
+        proptest::option::of((0..3u64).prop_map(key)),
     );
-    (plain_batches(), more).prop_map(|(batch, (kind, renewed, listed))| Batch {
+    (plain_batches(), more).prop_map(|(batch, (kind, renewed, listed, owner))| Batch {
         kind,
         renewed,
         listed,
+        owner,
         ..batch
     })
 }

@@ -50,9 +50,10 @@ pub struct Ended<'a> {
 /// Writes a record and the keys that lead to it, and remembers the path that ends with it.
 ///
 /// Content is written first and in a batch of its own, so that a store without room for it still
-/// takes the record. The store writes in order: a durable record therefore has durable content. The
-/// ids of the response and its items are written with the record. Returns `None`, and writes and
-/// remembers nothing, if the session, or one that it was forked from, was erased since the turn began.
+/// takes the record. The store writes the batches of a tenant in their order: a durable record
+/// therefore has durable content. The ids of the response and its items are written with the record.
+/// Returns `None`, and writes and remembers nothing, if the session, or one that it was forked from,
+/// was erased since the turn began.
 pub fn commit(
     app: &App,
     place: &RecordPlace,
@@ -74,9 +75,13 @@ pub fn commit(
     };
     let leave = app.erasing.leave(place.began, means)?;
     let store = app.records(state.terms.mode);
-    let kept = said.and_then(|said| stored_content::keep(store, &leave, state, said));
+    let kept =
+        said.and_then(|said| stored_content::keep(store, &leave, (place.tenant, state), said));
     let nameless = ending.nameless(state.request.dialect);
-    let mut batch = Batch::default();
+    let mut batch = Batch {
+        owner: Some(place.tenant.0),
+        ..Batch::default()
+    };
     let branch = branch.place(app, place, state, (ending.now, nameless));
     let stands = Stands {
         parent: parent(&state.path, ending.now, &mut batch),

@@ -62,6 +62,7 @@ impl Proven {
         let ticket = store.commit(Batch {
             blobs: vec![(id, Bytes::from_static(TAKEN))],
             links: vec![Link { key, id, turn: 0 }],
+            owner: Some(self.upstream),
             ..Batch::default()
         });
         self.known.insert(key, !ticket.is_refused());

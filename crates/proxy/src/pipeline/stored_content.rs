@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use plimsoll_core::turn::ending::encode;
 use plimsoll_core::turn::state::TurnState;
-use plimsoll_model::{Content, Digest, blob_id};
+use plimsoll_model::{Content, Digest, TenantId, blob_id};
 use plimsoll_store::{Batch, BatchKind, Store};
 
 use super::erasing::Leave;
@@ -23,13 +23,14 @@ pub struct StoredContent {
 pub fn keep(
     store: &Store,
     leave: &Leave<'_>,
-    state: &TurnState,
+    (tenant, state): (TenantId, &TurnState),
     said: Bytes,
 ) -> Option<StoredContent> {
     // All ids are digests of bytes, so a message that is stored already costs nothing.
     let from = first(state);
     let mut batch = Batch {
         kind: BatchKind::Content,
+        owner: Some(tenant.0),
         ..Batch::default()
     };
     let mut put = |bytes: Bytes| {

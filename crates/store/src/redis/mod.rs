@@ -282,7 +282,11 @@ impl RedisStore {
         } = shared.settings;
         // The overlay takes the batch before the writer does, so that no reader can miss it. It also
         // bounds the queue.
-        if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
+        if !shared
+            .overlay
+            .lock()
+            .add(std::iter::once(&batch), queue, queue_bytes)
+        {
             return shared.refuse(StoreError::Busy);
         }
         let (acknowledge, ticket) = Ticket::waiting();

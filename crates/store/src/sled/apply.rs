@@ -52,7 +52,7 @@ impl Committer {
     }
 
     /// Archives a group that does not fit into the journal, together with everything in the
-    /// journal, and applies it. A mistake in a batch fails that batch alone, a failure of the disk
+    /// journal, and applies it. A mistake in a piece fails its batch alone, a failure of the disk
     /// fails the group. The tickets are resolved as soon as the group is on disk: nobody has to wait
     /// for the engine.
     pub(super) fn write_through(

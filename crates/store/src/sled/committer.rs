@@ -1,5 +1,5 @@
-//! The one thread that writes. It drains what waits into a group, makes the group durable,
-//! acknowledges each batch, and applies the group to the engine. Never acknowledges before the disk
+//! The one thread that writes. It takes what waits into a group, makes the group durable,
+//! acknowledges each batch that ends with it, and applies the group to the engine. Never acknowledges before the disk
 //! has the group, in the journal or in the archive. The engine is not flushed while anybody waits,
 //! except once every few hundred kilobytes.
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use plimsoll_model::Digest;
@@ -15,36 +15,30 @@ use plimsoll_model::Digest;
 use super::super::batch::{Batch, Listed};
 use super::super::codec::Encoder;
 use super::super::error::StoreError;
-use super::super::ticket::Acknowledge;
 use super::apply::Outcome;
 use super::archive::Archive;
 use super::entry::{Form, Stamp};
 use super::journal::Journal;
+use super::queue::{Nothing, Piece, PieceEnd, Pieces};
 use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
 
 /// About how many engine operations a group may have. Each group waits for the disk once, and more
-/// would only delay its first batch.
-const GROUP_OPERATIONS: usize = 512;
+/// would only delay its first piece.
+pub(super) const GROUP_OPERATIONS: usize = 512;
 /// How long no batch must have come before the engine is flushed.
 const FLUSH_AFTER: Duration = Duration::from_millis(50);
 /// How far the archive may run ahead of the engine's last flush. This much is read again after a
 /// kill, and an engine that is opened again on a full disk must have room for it.
 const AHEAD_BYTES: u64 = 512 << 10;
 
-/// A batch on its way to disk.
-pub(super) struct Job {
-    pub(super) batch: Batch,
-    pub(super) acknowledge: Acknowledge,
-}
-
-/// The tickets of a group.
+/// What becomes of the pieces of a group.
 pub(super) struct Tickets<'a> {
     shared: &'a Shared,
     batches: &'a [Batch],
-    open: Vec<Acknowledge>,
+    open: Vec<PieceEnd>,
 }
 
 impl Tickets<'_> {
@@ -55,9 +49,12 @@ impl Tickets<'_> {
             return;
         }
         // Whoever learns that a batch is durable finds room for the next one.
-        self.shared.free(self.batches);
-        for (ticket, outcome) in self.open.drain(..).zip(outcomes) {
-            ticket.send(outcome.clone());
+        let ended = self.open.iter().filter(|end| end.is_last()).count();
+        self.shared.free(self.batches, ended);
+        for (end, outcome) in self.open.drain(..).zip(outcomes) {
+            let failed = end.send(outcome.clone());
+            let counter = &self.shared.failed;
+            counter.fetch_add(u64::from(failed), Ordering::Relaxed);
         }
     }
 }
@@ -99,13 +96,13 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    /// Works until all senders are gone. Then closes the engine and sends the outcome.
-    pub(super) fn run(mut self, jobs: &Receiver<Job>, closed: &Sender<Result<(), StoreError>>) {
-        while let Some(first) = self.next(jobs) {
+    /// Works until the queue is closed and empty. Then closes the engine and sends the outcome.
+    pub(super) fn run(mut self, pieces: &Pieces, closed: &Sender<Result<(), StoreError>>) {
+        while let Some(first) = self.next(pieces) {
             let mut operations = first.batch.operations();
             let mut group = vec![first];
             while operations < GROUP_OPERATIONS {
-                let Ok(next) = jobs.try_recv() else { break };
+                let Some(next) = pieces.take() else { break };
                 operations += next.batch.operations();
                 group.push(next);
             }
@@ -120,8 +117,8 @@ impl Committer {
         let _ = closed.send(outcome);
     }
 
-    /// Waits for the next batch. Uses pauses to flush the engine and to check the files.
-    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
+    /// Waits for the next piece. Uses pauses to flush the engine and to check the files.
+    fn next(&mut self, pieces: &Pieces) -> Option<Piece> {
         loop {
             let behind = self.behind && self.failed.is_none() && !self.shared.is_degraded();
             // A pause this short is only worth waking up for if the engine has to catch up.
@@ -130,15 +127,15 @@ impl Committer {
             } else {
                 self.shared.settings.look
             };
-            match jobs.recv_timeout(pause) {
-                Ok(job) => {
+            match pieces.wait(pause) {
+                Ok(piece) => {
                     self.look();
                     self.tend_asks();
-                    return Some(job);
+                    return Some(piece);
                 }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if behind => self.catch_up(),
-                Err(RecvTimeoutError::Timeout) => {
+                Err(Nothing::More) => return None,
+                Err(Nothing::Yet) if behind => self.catch_up(),
+                Err(Nothing::Yet) => {
                     self.look();
                     self.tend_asks();
                 }
@@ -153,10 +150,31 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
+    /// Ends pieces of batches of which an earlier piece has failed. They are not written.
+    fn pass_over(&self, pieces: Vec<Piece>) {
+        let pieces = pieces.into_iter().map(|piece| (piece.batch, piece.end));
+        let (batches, open): (Vec<Batch>, Vec<PieceEnd>) = pieces.unzip();
+        let failed = open.iter().map(|end| end.failed().cloned());
+        let outcomes: Vec<Outcome> = failed.map(|error| error.map_or(Ok(()), Err)).collect();
+        self.shared.release(&batches);
+        let mut tickets = Tickets {
+            shared: &self.shared,
+            batches: &batches,
+            open,
+        };
+        tickets.send(&outcomes);
+    }
+
+    fn commit(&mut self, group: Vec<Piece>) {
+        let of_failed = |piece: &Piece| piece.end.failed().is_some();
+        let (failed, group): (Vec<Piece>, Vec<Piece>) = group.into_iter().partition(of_failed);
+        self.pass_over(failed);
+        if group.is_empty() {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
-        let jobs = group.into_iter().map(|job| (job.batch, job.acknowledge));
-        let (batches, tickets): (Vec<Batch>, Vec<Acknowledge>) = jobs.unzip();
+        let pieces = group.into_iter().map(|piece| (piece.batch, piece.end));
+        let (batches, tickets): (Vec<Batch>, Vec<PieceEnd>) = pieces.unzip();
         let mut tickets = Tickets {
             shared: &shared,
             batches: &batches,
@@ -191,8 +209,6 @@ impl Committer {
             self.broke(&error);
             vec![Err(error); tickets.open.len()]
         });
-        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-        shared.failed.fetch_add(failed as u64, Ordering::Relaxed);
         shared.release(&batches);
         tickets.send(&outcomes);
     }

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
@@ -37,6 +37,7 @@ mod mark;
 mod open;
 mod packs;
 mod parts;
+mod queue;
 mod read;
 mod recover;
 mod replace;
@@ -56,9 +57,10 @@ mod writes;
 mod tests;
 
 use archive::Archive;
-use committer::{Committer, Job};
+use committer::Committer;
 use journal::Journal;
 use open::DataDirectory;
+use queue::{Queue, pieces, queue};
 use replace::{SweepAsk, Sweeps};
 use shared::{Engine, Shared};
 use writes::Writes;
@@ -66,7 +68,7 @@ use writes::Writes;
 /// A store in a directory of this machine. Only one process may use it at a time.
 pub struct SledStore {
     shared: Arc<Shared>,
-    jobs: Mutex<Option<SyncSender<Job>>>,
+    queue: Queue,
     closed: Mutex<Receiver<Result<(), StoreError>>>,
 }
 
@@ -101,7 +103,7 @@ impl SledStore {
             archive_asked: Mutex::default(),
             notes: Mutex::default(),
         });
-        let (jobs, queue) = sync_channel(settings.queue.max(1));
+        let (queue, jobs) = queue();
         let (said, closed) = channel();
         let mut committer = Committer {
             shared: Arc::clone(&shared),
@@ -141,12 +143,12 @@ impl SledStore {
         *shared.engine.write() = Engine::Open(trees);
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || committer.run(&queue, &said))
+            .spawn(move || committer.run(&jobs, &said))
             .map_err(|error| StoreError::io("starting the thread of", &settings.path, &error))?;
         Ok((
             Self {
                 shared,
-                jobs: Mutex::new(Some(jobs)),
+                queue,
                 closed: Mutex::new(closed),
             },
             report,
@@ -184,8 +186,8 @@ impl SledStore {
         if let Err(error) = batch.verify() {
             return shared.refuse(error);
         }
-        let jobs = self.jobs.lock();
-        let Some(jobs) = &*jobs else {
+        let (pieces, ticket) = pieces(batch);
+        let Some(open) = self.queue.open() else {
             return shared.refuse(StoreError::Closed);
         };
         if shared.is_degraded() {
@@ -195,21 +197,13 @@ impl SledStore {
             queue, queue_bytes, ..
         } = shared.settings;
         // The overlay takes the batch before the queue does, so that no reader can miss it.
-        if !shared.overlay.lock().add(&batch, queue, queue_bytes) {
+        let mut overlay = shared.overlay.lock();
+        if !overlay.add(pieces.iter().map(|piece| &piece.batch), queue, queue_bytes) {
             return shared.refuse(StoreError::Busy);
         }
-        let (acknowledge, ticket) = Ticket::waiting();
-        match jobs.try_send(Job { batch, acknowledge }) {
-            Ok(()) => ticket,
-            Err(TrySendError::Full(job)) => {
-                shared.overlay.lock().remove(&job.batch);
-                shared.refuse(StoreError::Busy)
-            }
-            Err(TrySendError::Disconnected(job)) => {
-                shared.overlay.lock().remove(&job.batch);
-                shared.refuse(StoreError::Closed)
-            }
-        }
+        drop(overlay);
+        open.put(pieces);
+        ticket
     }
 
     /// Removes what is too old, and what has one of these ids: blobs, with the links that lead to
@@ -218,10 +212,7 @@ impl SledStore {
         let (reply, outcome) = channel();
         {
             // The committer answers all that asked before the store was closed.
-            let jobs = self.jobs.lock();
-            if jobs.is_none() {
-                return Err(StoreError::Closed);
-            }
+            let _open = self.queue.open().ok_or(StoreError::Closed)?;
             self.shared.asked.lock().push(SweepAsk { erased, reply });
         }
         outcome.recv().unwrap_or(Err(StoreError::Closed))
@@ -229,7 +220,7 @@ impl SledStore {
 
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let closed = self.closed.lock();
-        if self.jobs.lock().take().is_none() {
+        if !self.queue.close() {
             return Err(StoreError::Closed);
         }
         let waited = self.shared.settings.close_wait;

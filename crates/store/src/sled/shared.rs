@@ -126,10 +126,9 @@ impl Shared {
         Ticket::done(Err(error))
     }
 
-    /// Gives the room of batches to others.
-    pub(super) fn free(&self, batches: &[Batch]) {
-        let mut overlay = self.overlay.lock();
-        batches.iter().for_each(|batch| overlay.free(batch));
+    /// Gives the room of pieces to others, with which so many batches end.
+    pub(super) fn free(&self, pieces: &[Batch], ended: usize) {
+        self.overlay.lock().free(pieces, ended);
     }
 
     /// Takes batches out of the overlay that were written or have failed.

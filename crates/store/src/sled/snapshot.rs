@@ -24,10 +24,7 @@ impl SledStore {
         let (reply, outcome) = channel();
         {
             // The committer answers all that asked before the store was closed.
-            let jobs = self.jobs.lock();
-            if jobs.is_none() {
-                return Err(StoreError::Closed);
-            }
+            let _open = self.queue.open().ok_or(StoreError::Closed)?;
             self.shared.archive_asked.lock().push(reply);
         }
         outcome.recv().unwrap_or(Err(StoreError::Closed))

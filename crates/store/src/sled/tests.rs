@@ -19,6 +19,7 @@ mod retention;
 mod rows;
 mod sealed;
 mod snapshots;
+mod turns;
 
 const TASK: &str = "PLIMSOLL_TEST_STORE_TASK";
 const DIR: &str = "PLIMSOLL_TEST_STORE_DIR";

@@ -147,13 +147,15 @@ impl Writes {
 impl Batch {
     /// About how many engine operations the batch takes.
     pub(super) fn operations(&self) -> usize {
-        let chunks: usize = self
-            .blobs
-            .iter()
-            .map(|(_, bytes)| 1 + bytes.len() / CHUNK_BYTES)
-            .sum();
+        let blobs = self.blobs.iter();
+        let chunks: usize = blobs.map(|(_, bytes)| blob_operations(bytes)).sum();
         chunks + self.links.len() + self.renewed.len() + usize::from(self.listed.is_some())
     }
+}
+
+/// About how many engine operations a blob takes.
+pub(super) fn blob_operations(blob: &Bytes) -> usize {
+    1 + blob.len() / CHUNK_BYTES
 }
 
 fn count(rest: &mut &[u8]) -> Option<u32> {
