@@ -17,6 +17,8 @@ pub enum Shape {
     Spans,
     /// So many messages of a single letter.
     Letters(Dialect),
+    /// So many items, each with an id, which the client asks to have stored.
+    Kept,
     /// A streamed answer of so many KiB of text.
     Stream(Dialect),
     /// A whole answer of so many KiB of text.
@@ -36,7 +38,7 @@ pub enum Shape {
 use Dialect::{Chat, Messages, Responses};
 
 /// All shapes, with the size of each at its smallest.
-pub const SHAPES: [(Shape, usize); 27] = [
+pub const SHAPES: [(Shape, usize); 28] = [
     (Shape::CallsOfOne(Chat), 8_000),
     (Shape::CallsOfOne(Responses), 8_000),
     (Shape::CallsOfOne(Messages), 8_000),
@@ -47,6 +49,7 @@ pub const SHAPES: [(Shape, usize); 27] = [
     (Shape::Spans, 4_000),
     (Shape::Letters(Chat), 80_000),
     (Shape::Letters(Messages), 80_000),
+    (Shape::Kept, 4_000),
     (Shape::Stream(Chat), 16 << 10),
     (Shape::Stream(Responses), 16 << 10),
     (Shape::Stream(Messages), 16 << 10),
@@ -106,6 +109,14 @@ impl Shape {
                 said.extend((0..size / 2).flat_map(|_| pair()));
                 vec![ask(dialect, said, "plain")]
             }
+            Self::Kept => {
+                let item = |number: usize| {
+                    json!({"type": "message", "id": format!("msg_{run}_{number}"), "role": "user",
+                        "content": format!("{begin}, {number}")})
+                };
+                let said = (0..size).map(item).collect();
+                vec![request(Responses, said, "plain", (false, true))]
+            }
             Self::Stream(dialect) => vec![one(dialect, &begin, &format!("stream-{size}"), true)],
             Self::Whole(dialect) => vec![one(dialect, &begin, &format!("whole-{size}"), false)],
             Self::StreamedCalls(dialect) => {
@@ -130,20 +141,20 @@ fn singly(dialect: Dialect, size: usize, begin: &str, equal: bool) -> Vec<Value>
 }
 
 fn ask(dialect: Dialect, said: Vec<Value>, model: &str) -> Ask {
-    request(dialect, said, model, false)
+    request(dialect, said, model, (false, false))
 }
 
 fn one(dialect: Dialect, begin: &str, model: &str, stream: bool) -> Ask {
-    request(dialect, vec![wire::user(begin)], model, stream)
+    request(dialect, vec![wire::user(begin)], model, (stream, false))
 }
 
-fn request(dialect: Dialect, said: Vec<Value>, model: &str, stream: bool) -> Ask {
+fn request(dialect: Dialect, said: Vec<Value>, model: &str, (stream, store): (bool, bool)) -> Ask {
     let mut body = json!({"model": model, "stream": stream, "tools": wire::tools(dialect)});
     match dialect {
         Chat => body["messages"] = said.into(),
         Responses => {
             body["input"] = said.into();
-            body["store"] = false.into();
+            body["store"] = store.into();
         }
         Messages => {
             body["messages"] = said.into();

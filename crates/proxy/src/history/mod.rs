@@ -3,13 +3,15 @@
 
 mod conversation;
 mod patience;
+mod readers;
 mod reads;
 
 use std::sync::Arc;
 
 pub use conversation::{Conversation, conversation};
 pub use patience::{Patience, Waiting};
-pub use reads::{Readers, Reads};
+pub use readers::Readers;
+pub use reads::Reads;
 
 use plimsoll_core::session::path::Path;
 use plimsoll_model::{Digest, Parent, RecordId, Snapshot, TurnRecord};

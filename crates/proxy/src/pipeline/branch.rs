@@ -46,12 +46,12 @@ impl Branching {
             return Self::Known(taken);
         }
         let origin = origin(place, &state.path);
-        let (app, mode) = (Arc::clone(app), state.terms.mode);
+        let (app, mode, tenant) = (Arc::clone(app), state.terms.mode, place.tenant);
         Self::Asked(tokio::spawn(async move {
             let (_waiting, patience) = Patience::new();
             let worker = Arc::clone(&app);
             let find = move |patience: &Patience| is_taken(&worker, mode, patience, origin);
-            let found = app.readers.run(&patience, PATIENCE, find).await;
+            let found = app.readers.run(tenant, &patience, PATIENCE, find).await;
             found.unwrap_or(false)
         }))
     }

@@ -157,7 +157,9 @@ pub(super) async fn look_up<T: Send + 'static>(
     let limit = app.serving.read_wait;
     let worker = app.clone();
     let find = move |patience: &Patience| guarded(|| find(&worker, patience));
-    let found = app.readers.run(&opening.patience, limit, find).await;
+    let tenant = opening.request.identity.tenant;
+    let found = app.readers.run(tenant, &opening.patience, limit, find);
+    let found = found.await;
     let reporter = &mut opening.reporter;
     reporter.took(Phase::Store, begun.elapsed());
     // The look-up may notice that it is late before this clock does.
