@@ -62,6 +62,24 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         Some(thing)
     }
 
+    /// Takes the next thing that is to be kept. What is dropped before it costs its owner nothing.
+    pub fn take_kept(&mut self, keep: impl Fn(&T) -> bool) -> Option<T> {
+        loop {
+            let owner = *self.order.front()?;
+            let lane = self.lanes.get_mut(&owner)?;
+            while lane.front().is_some_and(|(_, thing)| !keep(thing)) {
+                lane.pop_front();
+                self.len -= 1;
+            }
+            if !lane.is_empty() {
+                return self.take();
+            }
+            self.lanes.remove(&owner);
+            self.order.pop_front();
+            self.spent = 0;
+        }
+    }
+
     /// How many things wait.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -138,6 +156,18 @@ mod tests {
         assert_eq!(turns.len(), 3);
         assert_eq!(all(&mut turns), [2, 4, 5]);
         assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn what_is_passed_over_is_no_turn() {
+        let mut turns = Turns::new(1);
+        for (thing, owner) in [1, 1, 1, 2, 2, 2, 3, 1].into_iter().enumerate() {
+            turns.put(owner, 1, thing);
+        }
+        let mut take = || turns.take_kept(|thing| ![1, 6].contains(thing));
+        let taken: Vec<usize> = std::iter::from_fn(&mut take).collect();
+        assert_eq!(taken, [0, 3, 2, 4, 7, 5]);
+        assert!(turns.is_empty() && turns.lanes.is_empty());
     }
 
     proptest! {

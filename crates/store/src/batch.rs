@@ -21,7 +21,7 @@ pub struct Link {
     pub turn: u32,
 }
 
-/// What is handed over together, and is durable together. Writing it twice changes nothing.
+/// What is handed over together, and acknowledged together. Writing it twice changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Blobs under their ids: [`blob_id`] for what several may write, [`dated_id`] for what only one does.

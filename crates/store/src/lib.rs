@@ -2,9 +2,9 @@
 //! sessions. Owns the promise that what was acknowledged is durable. Never looks into a blob, never edits one, and
 //! never decides which of several linked blobs is meant.
 //!
-//! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. Owners take
-//! turns, and a long batch is written in pieces, so nobody waits for all that somebody else has to
-//! write. Reads see a batch as soon as it was committed. Within a batch, blobs are written before
+//! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. In a
+//! directory owners take turns, and a long batch of theirs is written in pieces: no owner waits for
+//! all that another has to write. Reads see a batch as soon as it was committed. Within a batch, blobs are written before
 //! links and the row last. So whatever part a crash leaves is sound: a link whose blob is missing is
 //! not shown.
 

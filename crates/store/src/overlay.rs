@@ -76,7 +76,7 @@ impl Overlay {
         self.batches < batches && self.bytes + batch.size() <= bytes
     }
 
-    /// Gives the room of pieces to others, with which so many batches end. Readers still find them.
+    /// Frees the room of pieces, of which `ended` end a batch. Readers still find them.
     pub(super) fn free(&mut self, pieces: &[Batch], ended: usize) {
         let size = pieces.iter().map(Batch::size).sum();
         self.batches = self.batches.saturating_sub(ended);

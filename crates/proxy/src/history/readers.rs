@@ -1,11 +1,11 @@
 //! Look-ups that may wait for a disk. Owns that they run off the async workers, few at once and for a
-//! limited time, and that the tenants take turns. Never knows what is looked up.
+//! limited time, and that those who ask take turns. Never knows what is looked up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_model::{TenantId, Turns};
+use plimsoll_model::{Digest, Turns};
 use plimsoll_store::Store;
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ const READERS: usize = 16;
 /// the engine reads stays in its cache, and the allocator keeps what each thread brought there apart. With
 /// sixteen threads the same cache took 35 MB more than with two.
 const DISK_READERS: usize = 2;
-/// From how many who wait on those are looked for who have left.
+/// When so many wait, or twice as many as did after the last time, those who have left are removed.
 const MANY: usize = 64;
 
 /// Look-ups that may wait for a disk, limited in number and time.
@@ -29,10 +29,10 @@ struct Places(Mutex<Waiting>);
 struct Waiting {
     /// How many places nobody has.
     free: usize,
-    /// Who waits for a place. A look-up of one tenant does not wait for all of another's.
-    turns: Turns<TenantId, oneshot::Sender<Place>>,
-    /// At how many who wait those are looked for who have left. While a disk is stuck nobody gets a
-    /// place, and everybody leaves after a while.
+    /// Who waits for a place. A look-up for one credential does not wait for all those for another.
+    turns: Turns<Digest, oneshot::Sender<Place>>,
+    /// When so many wait, those who have left are removed. While a disk is stuck nobody gets a place,
+    /// and everybody leaves after a while.
     many: usize,
 }
 
@@ -64,19 +64,22 @@ impl Readers {
         Self(Arc::new(Places(Mutex::new(waiting))))
     }
 
-    /// Runs a look-up of a tenant and waits at most `limit` for it; `None` if it is late. A late look-up
-    /// keeps its place until its next reading, where it stops. So a stuck disk holds a limited number of
-    /// threads.
+    /// Runs a look-up for whoever has a credential, and waits at most `limit` for it; `None` if it is
+    /// late. A late look-up keeps its place until its next reading, where it stops. So a stuck disk holds
+    /// a limited number of threads.
+    ///
+    /// It is the credential that has a turn, and not the tenant: what a token says of its tenant may be
+    /// forged, and a flood of such tokens must not stand before that tenant's own look-ups.
     pub async fn run<T: Send + 'static>(
         &self,
-        tenant: TenantId,
+        credential: Digest,
         patience: &Patience,
         limit: Duration,
         look_up: impl FnOnce(&Patience) -> T + Send + 'static,
     ) -> Option<T> {
         let patience = patience.within(limit);
         let run = async {
-            let place = self.0.wait(tenant).await.ok()?;
+            let place = self.0.wait(credential).await.ok()?;
             let work = tokio::task::spawn_blocking(move || {
                 let found = look_up(&patience);
                 drop(place);
@@ -90,13 +93,13 @@ impl Readers {
 
 impl Places {
     /// Waits for a place.
-    fn wait(self: &Arc<Self>, tenant: TenantId) -> oneshot::Receiver<Place> {
+    fn wait(self: &Arc<Self>, credential: Digest) -> oneshot::Receiver<Place> {
         let (place, receiver) = oneshot::channel();
         let mut waiting = self.0.lock();
-        waiting.turns.put(tenant, 1, place);
+        waiting.turns.put(credential, 1, place);
         if waiting.turns.len() >= waiting.many {
             waiting.turns.retain(|place| !place.is_closed());
-            // So each of them is looked at a few times at most.
+            // So this costs a few looks for each who comes.
             waiting.many = MANY.max(2 * waiting.turns.len());
         }
         drop(waiting);
@@ -107,7 +110,7 @@ impl Places {
     /// Gives free places to those who wait.
     fn hand_out(self: &Arc<Self>) {
         while let Some(next) = self.next() {
-            // Whoever left meanwhile gets none. The place is not dropped, which would hand it out here
+            // Whoever leaves at this moment gets none. The place is not dropped, which would hand it out here
             // once more.
             if let Err(mut unwanted) = next.send(Place(Some(Arc::clone(self)))) {
                 unwanted.0 = None;
@@ -120,7 +123,11 @@ impl Places {
     fn next(&self) -> Option<oneshot::Sender<Place>> {
         let mut waiting = self.0.lock();
         let free = waiting.free.checked_sub(1)?;
-        let next = waiting.turns.take()?;
+        let next = waiting.turns.take_kept(|place| !place.is_closed());
+        if waiting.turns.is_empty() {
+            waiting.many = MANY;
+        }
+        let next = next?;
         waiting.free = free;
         Some(next)
     }
@@ -142,11 +149,10 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use plimsoll_model::Digest;
     use plimsoll_store::{Backend, StoreSettings};
 
-    fn tenant(number: u8) -> TenantId {
-        TenantId(Digest([number; 32]))
+    fn credential(number: u8) -> Digest {
+        Digest([number; 32])
     }
 
     /// How many of forty look-ups were under way at once.
@@ -156,7 +162,7 @@ mod tests {
         let (patience, limit) = (Patience::default(), Duration::from_secs(60));
         let look_ups = (0..40).map(|_| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-            readers.run(tenant(0), &patience, limit, move |_| {
+            readers.run(credential(0), &patience, limit, move |_| {
                 most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
                 now.fetch_sub(1, Ordering::Relaxed);
@@ -193,21 +199,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tenants_take_turns_and_whoever_left_has_none() {
+    async fn those_who_ask_take_turns_and_whoever_left_has_none() {
         let readers = Readers::with(1);
         let (patience, limit) = (Patience::default(), Duration::from_secs(60));
         let order = Arc::new(Mutex::new(Vec::new()));
         let look_up = |owner, name: usize| {
             let order = Arc::clone(&order);
             let note = move |_: &Patience| order.lock().push(name);
-            Box::pin(readers.run(tenant(owner), &patience, limit, note))
+            Box::pin(readers.run(credential(owner), &patience, limit, note))
         };
         // One has the only place for as long as the test wants.
         let (release, held) = std::sync::mpsc::channel::<()>();
         let hold = move |_: &Patience| held.recv().is_ok();
-        let mut first = Box::pin(readers.run(tenant(0), &patience, limit, hold));
+        let mut first = Box::pin(readers.run(credential(0), &patience, limit, hold));
         assert!(first.as_mut().now_or_never().is_none());
-        let owned = [1, 1, 1, 1, 2, 3].into_iter().zip(0..);
+        let owned = [1, 1, 1, 1, 2, 2, 3].into_iter().zip(0..);
         let mut waiting: Vec<_> = owned.map(|(owner, name)| look_up(owner, name)).collect();
         for one in &mut waiting {
             assert!(one.as_mut().now_or_never().is_none());
@@ -221,7 +227,7 @@ mod tests {
         release.send(()).unwrap();
         assert_eq!(first.await, Some(true));
         futures_util::future::join_all(waiting).await;
-        assert_eq!(*order.lock(), [0, 4, 5, 2, 3]);
+        assert_eq!(*order.lock(), [0, 4, 6, 2, 5, 3]);
         // The place is free again.
         assert_eq!(look_up(1, 6).await, Some(()));
     }

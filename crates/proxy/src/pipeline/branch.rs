@@ -41,17 +41,17 @@ pub struct BranchPlace {
 impl Branching {
     /// What is known when the model is asked.
     #[must_use]
-    pub fn new(app: &Arc<App>, place: &RecordPlace, state: &TurnState) -> Self {
+    pub fn new(app: &Arc<App>, credential: Digest, place: &RecordPlace, state: &TurnState) -> Self {
         if let Some(taken) = state.taken {
             return Self::Known(taken);
         }
         let origin = origin(place, &state.path);
-        let (app, mode, tenant) = (Arc::clone(app), state.terms.mode, place.tenant);
+        let (app, mode) = (Arc::clone(app), state.terms.mode);
         Self::Asked(tokio::spawn(async move {
             let (_waiting, patience) = Patience::new();
             let worker = Arc::clone(&app);
             let find = move |patience: &Patience| is_taken(&worker, mode, patience, origin);
-            let found = app.readers.run(tenant, &patience, PATIENCE, find).await;
+            let found = app.readers.run(credential, &patience, PATIENCE, find).await;
             found.unwrap_or(false)
         }))
     }

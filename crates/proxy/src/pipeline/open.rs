@@ -222,7 +222,8 @@ impl Opening {
         match outcome {
             Ok((state, prepared, place, family)) => {
                 let watched = state.terms.mode == Mode::Observe;
-                let branch = Branching::new(app, &place, &state);
+                let credential = request.identity.credential;
+                let branch = Branching::new(app, credential, &place, &state);
                 let turn = Box::new(ManagedTurn {
                     state,
                     prepared,

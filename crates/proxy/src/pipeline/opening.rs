@@ -157,8 +157,8 @@ pub(super) async fn look_up<T: Send + 'static>(
     let limit = app.serving.read_wait;
     let worker = app.clone();
     let find = move |patience: &Patience| guarded(|| find(&worker, patience));
-    let tenant = opening.request.identity.tenant;
-    let found = app.readers.run(tenant, &opening.patience, limit, find);
+    let credential = opening.request.identity.credential;
+    let found = app.readers.run(credential, &opening.patience, limit, find);
     let found = found.await;
     let reporter = &mut opening.reporter;
     reporter.took(Phase::Store, begun.elapsed());

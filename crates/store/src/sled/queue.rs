@@ -3,6 +3,7 @@
 //! fails as one. Never writes anything, and bounds nothing: the overlay does.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -112,18 +113,18 @@ impl PieceEnd {
         self.failed.get()
     }
 
-    /// Ends the piece, and with the last one the batch. Returns whether the batch has failed.
-    pub(super) fn send(self, outcome: Result<(), StoreError>) -> bool {
-        if let Err(error) = outcome {
-            let _ = self.failed.set(error);
+    /// Ends the piece, and with the last one the batch. A batch that fails is counted once, before
+    /// whoever waits for it learns of it.
+    pub(super) fn send(self, outcome: Result<(), StoreError>, count: &AtomicU64) {
+        if let Err(error) = outcome
+            && self.failed.set(error).is_ok()
+        {
+            count.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(acknowledge) = self.last else {
-            return false;
-        };
-        let failed = self.failed.get().cloned();
-        let has_failed = failed.is_some();
-        acknowledge.send(failed.map_or(Ok(()), Err));
-        has_failed
+        if let Some(acknowledge) = self.last {
+            let failed = self.failed.get().cloned();
+            acknowledge.send(failed.map_or(Ok(()), Err));
+        }
     }
 }
 
@@ -307,20 +308,25 @@ mod tests {
         let (pieces, ticket) = super::pieces(long());
         let last: Vec<bool> = pieces.iter().map(|piece| piece.end.is_last()).collect();
         assert_eq!(last, [false, false, true]);
-        assert!(pieces.into_iter().all(|piece| !piece.end.send(Ok(()))));
-        assert_eq!(ticket.wait(), Ok(()));
+        let count = AtomicU64::new(0);
+        let ends = pieces.into_iter().map(|piece| piece.end);
+        ends.for_each(|end| end.send(Ok(()), &count));
+        assert_eq!((ticket.wait(), count.load(Ordering::Relaxed)), (Ok(()), 0));
 
         let (pieces, ticket) = super::pieces(long());
         let mut ends = pieces.into_iter().map(|piece| piece.end);
-        assert!(!ends.next().unwrap().send(Err(StoreError::Busy)));
+        let first = ends.next().unwrap();
+        first.send(Err(StoreError::Busy), &count);
         let [second, third] = [ends.next().unwrap(), ends.next().unwrap()];
         assert_eq!(third.failed(), Some(&StoreError::Busy));
-        assert!(!second.send(Err(StoreError::Degraded)) && third.send(Ok(())));
+        second.send(Err(StoreError::Degraded), &count);
+        third.send(Ok(()), &count);
         assert_eq!(
             ticket.wait(),
             Err(StoreError::Busy),
             "the first one says why"
         );
+        assert_eq!(count.load(Ordering::Relaxed), 1, "the batch counts once");
 
         // Whoever has no owner is not cut.
         let common = Batch {

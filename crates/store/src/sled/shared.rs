@@ -126,7 +126,7 @@ impl Shared {
         Ticket::done(Err(error))
     }
 
-    /// Gives the room of pieces to others, with which so many batches end.
+    /// Frees the room of pieces, of which `ended` end a batch.
     pub(super) fn free(&self, pieces: &[Batch], ended: usize) {
         self.overlay.lock().free(pieces, ended);
     }
