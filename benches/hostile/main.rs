@@ -2,11 +2,11 @@
 //! and four times a size, each before a process of its own. Then all of them at once beside an ordinary tenant.
 //!
 //! `cargo bench --bench hostile`; `HOSTILE_MINUTES=1` plays the second part for a minute and not for ten, 0 leaves it
-//! out, and `HOSTILE_PRICES=0` leaves the first part out. `HOSTILE_WITHOUT=Kept` leaves that shape out of both. Ends with 1 where twice the size costs more than 2.2 times as
-//! much, where a megabyte costs more than a second or 150 MB, or where the ordinary tenant waits (99 of 100 turns take at
-//! most 100 ms, and 99 of 100 looks at `/livez` at most 50 ms), or where memory is above `server.body_budget` and 150 MB,
-//! or has not come back a minute later. The machine does the attackers' and the provider's work, too; the attackers have
-//! the lowest priority.
+//! out, and `HOSTILE_PRICES=0` leaves the first part out. `HOSTILE_WITHOUT=Kept` leaves that shape out of both. Ends
+//! with 1 where twice the size costs more than 2.2 times as much, where a megabyte costs more than a second or 150 MB,
+//! or where the ordinary tenant waits (99 of 100 turns take at most 100 ms, and 99 of 100 looks at `/livez` at most 50
+//! ms), or where memory is above `server.body_budget` and 150 MB, or has not come back a minute later. The machine does
+//! the attackers' and the provider's work, too; the attackers have the lowest priority.
 
 #![allow(
     clippy::unwrap_used,

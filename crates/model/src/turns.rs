@@ -45,21 +45,7 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
 
     /// Takes the next thing of the owner whose turn it is.
     pub fn take(&mut self) -> Option<T> {
-        let owner = *self.order.front()?;
-        let lane = self.lanes.get_mut(&owner)?;
-        let (cost, thing) = lane.pop_front()?;
-        let is_done = lane.is_empty();
-        self.len -= 1;
-        self.spent += cost;
-        if is_done {
-            self.lanes.remove(&owner);
-        }
-        if is_done || self.spent >= self.most {
-            self.spent = 0;
-            self.order.pop_front();
-            self.order.extend((!is_done).then_some(owner));
-        }
-        Some(thing)
+        self.take_kept(|_| true)
     }
 
     /// Takes the next thing that is to be kept. What is dropped before it costs its owner nothing.
@@ -67,16 +53,24 @@ impl<K: Copy + Eq + Hash, T> Turns<K, T> {
         loop {
             let owner = *self.order.front()?;
             let lane = self.lanes.get_mut(&owner)?;
-            while lane.front().is_some_and(|(_, thing)| !keep(thing)) {
-                lane.pop_front();
-                self.len -= 1;
+            let (cost, thing) = lane.pop_front()?;
+            let is_done = lane.is_empty();
+            let kept = keep(&thing);
+            self.len -= 1;
+            if kept {
+                self.spent += cost;
             }
-            if !lane.is_empty() {
-                return self.take();
+            if is_done {
+                self.lanes.remove(&owner);
             }
-            self.lanes.remove(&owner);
-            self.order.pop_front();
-            self.spent = 0;
+            if is_done || self.spent >= self.most {
+                self.spent = 0;
+                self.order.pop_front();
+                self.order.extend((!is_done).then_some(owner));
+            }
+            if kept {
+                return Some(thing);
+            }
         }
     }
 

@@ -4,9 +4,9 @@
 //!
 //! One thread writes in groups, and a [`Ticket`] acknowledges a batch when it is on disk. In a
 //! directory owners take turns, and a long batch of theirs is written in pieces: no owner waits for
-//! all that another has to write. Reads see a batch as soon as it was committed. Within a batch, blobs are written before
-//! links and the row last. So whatever part a crash leaves is sound: a link whose blob is missing is
-//! not shown.
+//! all that another has to write. Reads see a batch as soon as it was committed. Within a batch,
+//! blobs are written before links and the row last. So whatever part a crash leaves is sound: a link
+//! whose blob is missing is not shown.
 
 use std::collections::HashSet;
 

@@ -36,8 +36,7 @@ impl Overlay {
         bytes: usize,
     ) -> bool {
         let size = pieces.clone().map(Batch::size).sum::<usize>();
-        let fits = self.batches < batches && self.bytes + size <= bytes;
-        if !fits && (self.batches > 0 || batches == 0) {
+        if !self.fits(size, batches, bytes) && (self.batches > 0 || batches == 0) {
             return false;
         }
         self.batches += 1;
@@ -73,7 +72,11 @@ impl Overlay {
 
     /// Whether a batch fits beside the others, within `batches` and `bytes`.
     pub(super) fn has_room(&self, batch: &Batch, batches: usize, bytes: usize) -> bool {
-        self.batches < batches && self.bytes + batch.size() <= bytes
+        self.fits(batch.size(), batches, bytes)
+    }
+
+    fn fits(&self, size: usize, batches: usize, bytes: usize) -> bool {
+        self.batches < batches && self.bytes + size <= bytes
     }
 
     /// Frees the room of pieces, of which `ended` end a batch. Readers still find them.

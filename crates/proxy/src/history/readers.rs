@@ -110,8 +110,8 @@ impl Places {
     /// Gives free places to those who wait.
     fn hand_out(self: &Arc<Self>) {
         while let Some(next) = self.next() {
-            // Whoever leaves at this moment gets none. The place is not dropped, which would hand it out here
-            // once more.
+            // Whoever leaves at this moment gets none. The place is not dropped, which would hand it
+            // out here once more.
             if let Err(mut unwanted) = next.send(Place(Some(Arc::clone(self)))) {
                 unwanted.0 = None;
                 self.0.lock().free += 1;

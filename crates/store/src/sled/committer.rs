@@ -1,7 +1,7 @@
 //! The one thread that writes. It takes what waits into a group, makes the group durable,
-//! acknowledges each batch that ends with it, and applies the group to the engine. Never acknowledges before the disk
-//! has the group, in the journal or in the archive. The engine is not flushed while anybody waits,
-//! except once every few hundred kilobytes.
+//! acknowledges each batch that ends with it, and applies the group to the engine. Never acknowledges
+//! before the disk has the group, in the journal or in the archive. The engine is not flushed while
+//! anybody waits, except once every few hundred kilobytes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::apply::Outcome;
 use super::archive::Archive;
 use super::entry::{Form, Stamp};
 use super::journal::Journal;
-use super::queue::{Nothing, Piece, PieceEnd, Pieces};
+use super::queue::{Nothing, Piece, PieceEnd, Pieces, taken_apart};
 use super::replace::Sweeps;
 use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
@@ -150,8 +150,7 @@ impl Committer {
 
     /// Ends pieces of batches of which an earlier piece has failed. They are not written.
     fn pass_over(&self, pieces: Vec<Piece>) {
-        let pieces = pieces.into_iter().map(|piece| (piece.batch, piece.end));
-        let (batches, open): (Vec<Batch>, Vec<PieceEnd>) = pieces.unzip();
+        let (batches, open) = taken_apart(pieces);
         let failed = open.iter().map(|end| end.failed().cloned());
         let outcomes: Vec<Outcome> = failed.map(|error| error.map_or(Ok(()), Err)).collect();
         self.shared.release(&batches);
@@ -171,8 +170,7 @@ impl Committer {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let pieces = group.into_iter().map(|piece| (piece.batch, piece.end));
-        let (batches, tickets): (Vec<Batch>, Vec<PieceEnd>) = pieces.unzip();
+        let (batches, tickets) = taken_apart(group);
         let mut tickets = Tickets {
             shared: &shared,
             batches: &batches,

@@ -103,7 +103,7 @@ impl SledStore {
             archive_asked: Mutex::default(),
             notes: Mutex::default(),
         });
-        let (queue, jobs) = queue();
+        let (queue, waiting) = queue();
         let (said, closed) = channel();
         let mut committer = Committer {
             shared: Arc::clone(&shared),
@@ -143,7 +143,7 @@ impl SledStore {
         *shared.engine.write() = Engine::Open(trees);
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || committer.run(&jobs, &said))
+            .spawn(move || committer.run(&waiting, &said))
             .map_err(|error| StoreError::io("starting the thread of", &settings.path, &error))?;
         Ok((
             Self {

@@ -101,6 +101,12 @@ pub(super) fn pieces(batch: Batch) -> (Vec<Piece>, Ticket) {
     (pieces, ticket)
 }
 
+/// The batches of some pieces, and their ends.
+pub(super) fn taken_apart(pieces: Vec<Piece>) -> (Vec<Batch>, Vec<PieceEnd>) {
+    let pieces = pieces.into_iter();
+    pieces.map(|piece| (piece.batch, piece.end)).unzip()
+}
+
 impl PieceEnd {
     /// Whether the batch ends with this piece.
     pub(super) fn is_last(&self) -> bool {
