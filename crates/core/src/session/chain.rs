@@ -75,26 +75,19 @@ impl RecordKey<'_> {
     /// The digest that the store knows.
     #[must_use]
     pub fn digest(self, tenant: TenantId, scope: &Scope) -> Digest {
-        let tenant = tenant.0.as_bytes();
         let scope = scope.0.as_bytes();
         match self {
-            Self::After(head) => Digest::of(&[b"after", tenant, scope, head.0.as_bytes()]),
-            Self::Before(head) => Digest::of(&[b"before", tenant, scope, head.0.as_bytes()]),
-            Self::Call(id, name) => {
-                Digest::of(&[b"call", tenant, scope, id.0.as_bytes(), name.as_bytes()])
+            Self::After(head) => tenant.key(&[b"after", scope, head.0.as_bytes()]),
+            Self::Before(head) => tenant.key(&[b"before", scope, head.0.as_bytes()]),
+            Self::Call(id, name) => tenant.key(&[b"call", scope, id.0.as_bytes(), name.as_bytes()]),
+            Self::Text(visible, before) => {
+                tenant.key(&[b"text", scope, visible.as_bytes(), before.0.as_bytes()])
             }
-            Self::Text(visible, before) => Digest::of(&[
-                b"text",
-                tenant,
-                scope,
-                visible.as_bytes(),
-                before.0.as_bytes(),
-            ]),
-            Self::Fork(head) => Digest::of(&[b"fork", tenant, head.0.as_bytes()]),
-            Self::Nameless(head) => Digest::of(&[b"nameless", tenant, scope, head.0.as_bytes()]),
+            Self::Fork(head) => tenant.key(&[b"fork", head.0.as_bytes()]),
+            Self::Nameless(head) => tenant.key(&[b"nameless", scope, head.0.as_bytes()]),
             // A session has these rows however its requests are looked up.
-            Self::Next(before) => Digest::of(&[b"next", tenant, before.0.as_bytes()]),
-            Self::First(session) => Digest::of(&[b"first", tenant, session.as_bytes()]),
+            Self::Next(before) => tenant.key(&[b"next", before.0.as_bytes()]),
+            Self::First(session) => tenant.key(&[b"first", session.as_bytes()]),
         }
     }
 }

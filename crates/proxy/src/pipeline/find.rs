@@ -412,40 +412,40 @@ fn by_anchor(
     request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
-    for at in assistants.iter().take(NEWEST_ANSWERS) {
-        let Some(shape) = request.shapes.get(*at) else {
-            continue;
-        };
-        let mut keys: Vec<Digest> = shape
-            .calls
-            .iter()
-            .filter(|call| !call.id.0.is_empty())
-            .take(ANCHOR_CALLS)
-            .map(|call| RecordKey::Call(&call.id, &call.name).digest(request.tenant, request.scope))
-            .collect();
-        // An answer without calls has no id. It is tied by its own digest, together with the call
-        // before it.
-        if shape.calls.is_empty()
-            && let Some(before) = chain::call_before(request.shapes, *at)
-        {
-            let key = RecordKey::Text(shape.canonical, before);
-            keys.push(key.digest(request.tenant, request.scope));
-        }
-        // The head before an answer finds records whose answer the client trimmed or joined.
-        if let Some(head) = request.heads.get(*at) {
-            keys.push(RecordKey::Before(*head).digest(request.tenant, request.scope));
-        }
-        let ids: Vec<RecordId> = store
-            .links(&keys)?
-            .into_iter()
-            .flatten()
-            .map(|(_, id)| RecordId(id))
-            .collect();
-        if let Some(path) = tie(store, request, *at, &ids)? {
-            return Ok(Some(path));
+    let newest = assistants.get(..NEWEST_ANSWERS).unwrap_or(assistants);
+    for probe in newest.chunks(HEADS_AT_ONCE) {
+        let keys: Vec<Vec<Digest>> = probe.iter().map(|at| anchors(request, *at)).collect();
+        let mut sets = store.links(&keys.concat())?.into_iter();
+        for (at, keys) in probe.iter().zip(keys) {
+            let of_this = sets.by_ref().take(keys.len()).flatten();
+            let ids: Vec<RecordId> = of_this.map(|(_, id)| RecordId(id)).collect();
+            if let Some(path) = tie(store, request, *at, &ids)? {
+                return Ok(Some(path));
+            }
         }
     }
     Ok(None)
+}
+
+/// The keys under which a record of the answer at `at` may be found, whatever stands before the answer now.
+fn anchors(request: &PathQuery<'_>, at: usize) -> Vec<Digest> {
+    let Some(shape) = request.shapes.get(at) else {
+        return Vec::new();
+    };
+    let named = shape.calls.iter().filter(|call| !call.id.0.is_empty());
+    let calls = named.take(ANCHOR_CALLS);
+    let calls = calls.map(|call| RecordKey::Call(&call.id, &call.name));
+    // An answer without calls has no id. It is tied by its own digest, together with the call before it.
+    let silent = shape.calls.is_empty();
+    let before = silent.then(|| chain::call_before(request.shapes, at));
+    let text = before.flatten();
+    let text = text.map(|before| RecordKey::Text(shape.canonical, before));
+    // The head before an answer finds records whose answer the client trimmed or joined.
+    let head = request.heads.get(at);
+    let head = head.map(|head| RecordKey::Before(*head));
+    let keys = calls.chain(text).chain(head);
+    keys.map(|key| key.digest(request.tenant, request.scope))
+        .collect()
 }
 
 /// The aligned path of the first record whose visible response is the message at `at`. It matches

@@ -23,25 +23,18 @@ const MESSAGES_AT_ONCE: usize = 64;
 
 /// The key that leads to the record of a response.
 fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
-    let tenant = tenant.0.as_bytes();
-    Digest::of(&[
-        b"response",
-        tenant,
-        dialect.name().as_bytes(),
-        id.as_bytes(),
-    ])
+    tenant.key(&[b"response", dialect.name().as_bytes(), id.as_bytes()])
 }
 
 /// The key that leads to the messages that hold an item.
 fn item_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
-    let tenant = tenant.0.as_bytes();
-    Digest::of(&[b"item", tenant, dialect.name().as_bytes(), id.as_bytes()])
+    tenant.key(&[b"item", dialect.name().as_bytes(), id.as_bytes()])
 }
 
 /// The key that leads to those messages in one session. A client that changes its copy of an item
 /// does not change other sessions, and some servers give an id more than once.
-fn own_key(item: Digest, scope: &Scope) -> Digest {
-    Digest::of(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
+fn own_key(tenant: TenantId, item: Digest, scope: &Scope) -> Digest {
+    tenant.key(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
 }
 
 /// The links that lead to a response by its id, and to the items of its turn by theirs.
@@ -61,7 +54,7 @@ pub(super) fn links(
         for id in dialect.ids(bytes) {
             let item = item_key(tenant, dialect, &id);
             // A turn without an explicit session is found among all messages of the tenant.
-            let own = (!place.scope.0.is_empty()).then(|| own_key(item, &place.scope));
+            let own = (!place.scope.0.is_empty()).then(|| own_key(tenant, item, &place.scope));
             links.extend([item].into_iter().chain(own).map(|key| Link {
                 key,
                 id: *message,
@@ -122,7 +115,7 @@ pub(super) fn look_up(
     let all = ids.iter().map(|id| item_key(tenant, dialect, id));
     let keys: Vec<Digest> = all
         .clone()
-        .chain(all.map(|key| own_key(key, scope)))
+        .chain(all.map(|key| own_key(tenant, key, scope)))
         .collect();
     let sets = reads.links(&keys)?;
     let (all, own) = sets.split_at(ids.len());
