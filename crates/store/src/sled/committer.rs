@@ -25,9 +25,6 @@ use super::shared::{Engine, Shared};
 use super::trees::{Counts, Position, Trees};
 use super::writes::Writes;
 
-/// About how many engine operations a group may have. Each group waits for the disk once, and more
-/// would only delay its first piece.
-pub(super) const GROUP_OPERATIONS: usize = 512;
 /// How long no batch must have come before the engine is flushed.
 const FLUSH_AFTER: Duration = Duration::from_millis(50);
 /// How far the archive may run ahead of the engine's last flush. This much is read again after a
@@ -97,14 +94,7 @@ impl Committer {
     /// Works until the queue is closed and empty. Then closes the engine and sends the outcome.
     pub(super) fn run(mut self, pieces: &Pieces, closed: &Sender<Result<(), StoreError>>) {
         while let Some(first) = self.next(pieces) {
-            let mut operations = first.batch.operations();
-            let mut group = vec![first];
-            while operations < GROUP_OPERATIONS {
-                let Some(next) = pieces.take() else { break };
-                operations += next.batch.operations();
-                group.push(next);
-            }
-            self.commit(group);
+            self.commit(pieces.group(first));
         }
         let outcome = self.rest();
         // A process that is just being spawned holds copies of all files until it runs, so dropping

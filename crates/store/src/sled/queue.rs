@@ -13,16 +13,24 @@ use plimsoll_model::{Digest, Turns};
 use super::super::batch::Batch;
 use super::super::error::StoreError;
 use super::super::ticket::{Acknowledge, Ticket};
-use super::committer::GROUP_OPERATIONS;
 use super::writes::blob_operations;
 
-/// How many operations an owner's turn has, and a piece of a batch: several owners then share a group.
+/// How much the pieces of a group may cost. Each group waits for the disk once, and more would only delay its
+/// first piece.
+const GROUP_OPERATIONS: usize = 512;
+/// How much an owner's turn may cost: several owners then share a group.
 const TURN_OPERATIONS: usize = GROUP_OPERATIONS / 4;
+/// How many operations a piece of a long batch has.
+const PIECE_OPERATIONS: usize = TURN_OPERATIONS / 4;
 
 /// A piece of a batch on its way to disk. Most batches are one piece.
 pub(super) struct Piece {
     pub(super) batch: Batch,
     pub(super) end: PieceEnd,
+    /// How much of its owner's turn it takes, and of a group. A whole batch takes its operations, and a
+    /// piece of a long one at least a turn: what others hand over while such a piece is written waits for
+    /// a short group.
+    pub(super) cost: usize,
 }
 
 /// What becomes of a piece.
@@ -78,16 +86,20 @@ pub(super) fn queue() -> (Queue, Pieces) {
     (Queue(Arc::clone(&line)), Pieces(line))
 }
 
-/// The pieces of a batch, and its ticket. A batch of no owner is one piece, because nobody passes
-/// between its pieces.
+/// The pieces of a batch, and its ticket. A batch that fits into a turn is one piece, and so is one of no
+/// owner, because nobody passes between its pieces.
 pub(super) fn pieces(batch: Batch) -> (Vec<Piece>, Ticket) {
     let (acknowledge, ticket) = Ticket::waiting();
-    let cut = match batch.owner {
-        Some(_) => batch.pieces(TURN_OPERATIONS, blob_operations),
-        None => vec![batch],
+    let (cut, least) = match batch.owner {
+        Some(_) if batch.operations() > TURN_OPERATIONS => (
+            batch.pieces(PIECE_OPERATIONS, blob_operations),
+            TURN_OPERATIONS,
+        ),
+        _ => (vec![batch], 0),
     };
     let failed = Arc::new(OnceLock::new());
-    let piece = |batch| Piece {
+    let piece = |batch: Batch| Piece {
+        cost: batch.operations().max(least),
         batch,
         end: PieceEnd {
             failed: Arc::clone(&failed),
@@ -167,7 +179,7 @@ impl Open<'_> {
 
 impl Pieces {
     /// The next piece, without waiting for one.
-    pub(super) fn take(&self) -> Option<Piece> {
+    fn take(&self) -> Option<Piece> {
         self.0.waiting.lock().take()
     }
 
@@ -182,6 +194,18 @@ impl Pieces {
             Nothing::Yet
         };
         waiting.take().ok_or(why)
+    }
+
+    /// A group that begins with a piece: what waits with it, as much as shares a wait for the disk.
+    pub(super) fn group(&self, first: Piece) -> Vec<Piece> {
+        let mut cost = first.cost;
+        let mut group = vec![first];
+        while cost < GROUP_OPERATIONS {
+            let Some(next) = self.take() else { break };
+            cost += next.cost;
+            group.push(next);
+        }
+        group
     }
 }
 
@@ -212,9 +236,8 @@ impl Waiting {
 
     fn put(&mut self, piece: Piece) {
         self.count += 1;
-        let (owner, cost) = (piece.batch.owner, piece.batch.operations());
-        match owner {
-            Some(owner) => self.owned.put(owner, cost, (self.count, piece)),
+        match piece.batch.owner {
+            Some(owner) => self.owned.put(owner, piece.cost, (self.count, piece)),
             None => self.common.push_back((self.count, piece)),
         }
     }
@@ -305,15 +328,34 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_while_a_long_batch_is_written_waits_for_few_operations() {
+        let (queue, pieces) = queue();
+        let long = Batch {
+            renewed: vec![blob_id(b"x"); 8_000],
+            owner: Some(blob_id(b"o")),
+            ..Batch::default()
+        };
+        let (cut, _ticket) = super::pieces(long);
+        queue.open().unwrap().put(cut);
+        let group = pieces.group(pieces.take().unwrap());
+        let operations: usize = group.iter().map(|piece| piece.batch.operations()).sum();
+        assert_eq!(operations, GROUP_OPERATIONS / 4);
+        drop(put(&queue, Some(2), 7));
+        let group = pieces.group(pieces.take().unwrap());
+        assert!(group.iter().any(|piece| !piece.batch.blobs.is_empty()));
+    }
+
+    #[test]
     fn a_batch_ends_with_its_last_piece_and_fails_with_any() {
         let long = || Batch {
-            renewed: vec![blob_id(b"x"); 2 * TURN_OPERATIONS + 1],
+            renewed: vec![blob_id(b"x"); TURN_OPERATIONS + 1],
             owner: Some(blob_id(b"o")),
             ..Batch::default()
         };
         let (pieces, ticket) = super::pieces(long());
         let last: Vec<bool> = pieces.iter().map(|piece| piece.end.is_last()).collect();
-        assert_eq!(last, [false, false, true]);
+        assert_eq!(last, [false, false, false, false, true]);
+        assert!(pieces.iter().all(|piece| piece.cost == TURN_OPERATIONS));
         let count = AtomicU64::new(0);
         let ends = pieces.into_iter().map(|piece| piece.end);
         ends.for_each(|end| end.send(Ok(()), &count));
@@ -323,10 +365,10 @@ mod tests {
         let mut ends = pieces.into_iter().map(|piece| piece.end);
         let first = ends.next().unwrap();
         first.send(Err(StoreError::Busy), &count);
-        let [second, third] = [ends.next().unwrap(), ends.next().unwrap()];
-        assert_eq!(third.failed(), Some(&StoreError::Busy));
+        let second = ends.next().unwrap();
+        assert_eq!(second.failed(), Some(&StoreError::Busy));
         second.send(Err(StoreError::Degraded), &count);
-        third.send(Ok(()), &count);
+        ends.for_each(|end| end.send(Ok(()), &count));
         assert_eq!(
             ticket.wait(),
             Err(StoreError::Busy),
@@ -334,11 +376,18 @@ mod tests {
         );
         assert_eq!(count.load(Ordering::Relaxed), 1, "the batch counts once");
 
-        // Whoever has no owner is not cut.
+        // What has no owner is not cut, and neither is what fits into a turn.
         let common = Batch {
             owner: None,
             ..long()
         };
-        assert_eq!(super::pieces(common).0.len(), 1);
+        let mut short = long();
+        short.renewed.pop();
+        for whole in [common, short] {
+            let operations = whole.operations();
+            let (pieces, _) = super::pieces(whole);
+            let costs: Vec<usize> = pieces.iter().map(|piece| piece.cost).collect();
+            assert_eq!(costs, [operations]);
+        }
     }
 }
