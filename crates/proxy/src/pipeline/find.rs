@@ -26,6 +26,8 @@ const NEWEST_HEADS: usize = 256;
 const NEWEST_ANSWERS: usize = 64;
 /// By how many calls of an answer its record is found: the first ones.
 pub(super) const ANCHOR_CALLS: usize = 64;
+/// How many anchors are looked up at a time, unless one answer has more. Each may lead to many records.
+const KEYS_AT_ONCE: usize = ANCHOR_CALLS;
 /// How many records of one key are read. Some providers give the same id to all calls, and some
 /// clients say the same in many sessions: every request would otherwise read all of these records.
 const RECORDS_PER_KEY: usize = 64;
@@ -412,9 +414,19 @@ fn by_anchor(
     request: &PathQuery<'_>,
     assistants: &[usize],
 ) -> Result<Option<Path>, FindError> {
-    let newest = assistants.get(..NEWEST_ANSWERS).unwrap_or(assistants);
-    for probe in newest.chunks(HEADS_AT_ONCE) {
-        let keys: Vec<Vec<Digest>> = probe.iter().map(|at| anchors(request, *at)).collect();
+    let mut newest = assistants.get(..NEWEST_ANSWERS).unwrap_or(assistants);
+    while !newest.is_empty() {
+        let (mut keys, mut room) = (Vec::new(), KEYS_AT_ONCE);
+        for at in newest.iter().take(HEADS_AT_ONCE) {
+            let of_this = anchors(request, *at);
+            if of_this.len() > room && !keys.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(of_this.len());
+            keys.push(of_this);
+        }
+        let (probe, older) = newest.split_at(keys.len());
+        newest = older;
         let mut sets = store.links(&keys.concat())?.into_iter();
         for (at, keys) in probe.iter().zip(keys) {
             let of_this = sets.by_ref().take(keys.len()).flatten();
