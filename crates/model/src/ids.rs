@@ -1,5 +1,5 @@
-//! Newtypes for everything that identifies something. Digests are blake3, and the ids of records begin
-//! with a time; they are compared and stored, never taken apart.
+//! Newtypes for everything that identifies something. Digests are blake3; the ids of records begin with
+//! a time, and the keys of a tenant with the tenant. They are compared and stored, never taken apart.
 
 use std::fmt;
 
@@ -14,6 +14,10 @@ impl Digest {
     /// collide by shifting bytes between them.
     #[must_use]
     pub fn of(parts: &[&[u8]]) -> Self {
+        Self::over(parts.iter().copied())
+    }
+
+    fn over<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -137,8 +141,8 @@ impl TenantId {
     #[must_use]
     pub fn key(&self, parts: &[&[u8]]) -> Digest {
         let Self(tenant) = self;
-        let whole: Vec<&[u8]> = parts.iter().copied().chain([&tenant.0[..]]).collect();
-        let Digest(mut key) = Digest::of(&whole);
+        let whole = parts.iter().copied().chain([&tenant.0[..]]);
+        let Digest(mut key) = Digest::over(whole);
         for (to, from) in key.iter_mut().zip(&tenant.0).take(OWNER_BYTES) {
             *to = *from | 0x80;
         }

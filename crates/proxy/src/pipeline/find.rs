@@ -17,7 +17,7 @@ use quick_cache::sync::Cache;
 
 use crate::history::{FindError, Reads, load, record};
 
-/// How many heads are looked up at a time, from the newest to the oldest.
+/// How many heads, or anchors of how many answers, are looked up at a time, from the newest to the oldest.
 const HEADS_AT_ONCE: usize = 8;
 /// How many of the newest heads are looked up one by one. An agent nearly always goes on from one
 /// of these.
@@ -416,15 +416,7 @@ fn by_anchor(
 ) -> Result<Option<Path>, FindError> {
     let mut newest = assistants.get(..NEWEST_ANSWERS).unwrap_or(assistants);
     while !newest.is_empty() {
-        let (mut keys, mut room) = (Vec::new(), KEYS_AT_ONCE);
-        for at in newest.iter().take(HEADS_AT_ONCE) {
-            let of_this = anchors(request, *at);
-            if of_this.len() > room && !keys.is_empty() {
-                break;
-            }
-            room = room.saturating_sub(of_this.len());
-            keys.push(of_this);
-        }
+        let keys = next_anchors(request, newest);
         let (probe, older) = newest.split_at(keys.len());
         newest = older;
         let mut sets = store.links(&keys.concat())?.into_iter();
@@ -439,6 +431,20 @@ fn by_anchor(
     Ok(None)
 }
 
+/// The keys of the first of these answers, as many as are looked up at a time: those of one answer at least.
+fn next_anchors(request: &PathQuery<'_>, assistants: &[usize]) -> Vec<Vec<Digest>> {
+    let (mut keys, mut room) = (Vec::new(), KEYS_AT_ONCE);
+    for at in assistants.iter().take(HEADS_AT_ONCE) {
+        let of_this = anchors(request, *at);
+        if of_this.len() > room && !keys.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(of_this.len());
+        keys.push(of_this);
+    }
+    keys
+}
+
 /// The keys under which a record of the answer at `at` may be found, whatever stands before the answer now.
 fn anchors(request: &PathQuery<'_>, at: usize) -> Vec<Digest> {
     let Some(shape) = request.shapes.get(at) else {
@@ -449,9 +455,10 @@ fn anchors(request: &PathQuery<'_>, at: usize) -> Vec<Digest> {
     let calls = calls.map(|call| RecordKey::Call(&call.id, &call.name));
     // An answer without calls has no id. It is tied by its own digest, together with the call before it.
     let silent = shape.calls.is_empty();
-    let before = silent.then(|| chain::call_before(request.shapes, at));
-    let text = before.flatten();
-    let text = text.map(|before| RecordKey::Text(shape.canonical, before));
+    let before = silent
+        .then(|| chain::call_before(request.shapes, at))
+        .flatten();
+    let text = before.map(|before| RecordKey::Text(shape.canonical, before));
     // The head before an answer finds records whose answer the client trimmed or joined.
     let head = request.heads.get(at);
     let head = head.map(|head| RecordKey::Before(*head));

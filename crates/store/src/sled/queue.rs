@@ -27,10 +27,9 @@ const PIECE_OPERATIONS: usize = TURN_OPERATIONS / 4;
 pub(super) struct Piece {
     pub(super) batch: Batch,
     pub(super) end: PieceEnd,
-    /// How much of its owner's turn it takes, and of a group. A whole batch takes its operations, and a
-    /// piece of a long one at least a turn: what others hand over while such a piece is written waits for
-    /// a short group.
-    pub(super) cost: usize,
+    /// What it costs its owner's turn and its group. A whole batch costs its operations. A piece of a long
+    /// batch costs at least a turn, so few of them share a group, and whoever comes meanwhile waits less.
+    cost: usize,
 }
 
 /// What becomes of a piece.
@@ -196,7 +195,7 @@ impl Pieces {
         waiting.take().ok_or(why)
     }
 
-    /// A group that begins with a piece: what waits with it, as much as shares a wait for the disk.
+    /// A group that begins with a piece. Others that wait are added until it costs [`GROUP_OPERATIONS`].
     pub(super) fn group(&self, first: Piece) -> Vec<Piece> {
         let mut cost = first.cost;
         let mut group = vec![first];
@@ -339,7 +338,7 @@ mod tests {
         queue.open().unwrap().put(cut);
         let group = pieces.group(pieces.take().unwrap());
         let operations: usize = group.iter().map(|piece| piece.batch.operations()).sum();
-        assert_eq!(operations, GROUP_OPERATIONS / 4);
+        assert_eq!(operations, TURN_OPERATIONS);
         drop(put(&queue, Some(2), 7));
         let group = pieces.group(pieces.take().unwrap());
         assert!(group.iter().any(|piece| !piece.batch.blobs.is_empty()));

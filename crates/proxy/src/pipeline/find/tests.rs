@@ -116,8 +116,7 @@ fn find(
 }
 
 /// Twice all of the newest and the few behind them, and twice the newest answers: without ids, and as anchors.
-const READINGS: usize =
-    2 * (NEWEST_HEADS / HEADS_AT_ONCE + 24) + 2 * (NEWEST_ANSWERS / HEADS_AT_ONCE);
+const READINGS: usize = 2 * (NEWEST_HEADS / HEADS_AT_ONCE + 24 + NEWEST_ANSWERS / HEADS_AT_ONCE);
 
 #[test]
 fn a_history_that_nothing_is_known_of_costs_few_look_ups_however_long_it_is() {
