@@ -15,21 +15,18 @@ use super::super::error::StoreError;
 use super::super::ticket::{Acknowledge, Ticket};
 use super::writes::blob_operations;
 
-/// How much the pieces of a group may cost. Each group waits for the disk once, and more would only delay its
-/// first piece.
-const GROUP_OPERATIONS: usize = 512;
-/// How much an owner's turn may cost: several owners then share a group.
+/// How many operations a group has, and one piece more at most. Each group waits for the disk once, and whoever comes
+/// meanwhile waits for the whole group.
+const GROUP_OPERATIONS: usize = 128;
+/// How many operations an owner's turn has, and a piece of a batch: several owners then share a group.
 const TURN_OPERATIONS: usize = GROUP_OPERATIONS / 4;
-/// How many operations a piece of a long batch has.
-const PIECE_OPERATIONS: usize = TURN_OPERATIONS / 4;
 
 /// A piece of a batch on its way to disk. Most batches are one piece.
 pub(super) struct Piece {
     pub(super) batch: Batch,
     pub(super) end: PieceEnd,
-    /// What it costs its owner's turn and its group. A whole batch costs its operations. A piece of a long
-    /// batch costs at least a turn, so few of them share a group, and whoever comes meanwhile waits less.
-    cost: usize,
+    /// How many operations it has: what it costs its owner's turn and its group.
+    operations: usize,
 }
 
 /// What becomes of a piece.
@@ -89,16 +86,13 @@ pub(super) fn queue() -> (Queue, Pieces) {
 /// owner, because nobody passes between its pieces.
 pub(super) fn pieces(batch: Batch) -> (Vec<Piece>, Ticket) {
     let (acknowledge, ticket) = Ticket::waiting();
-    let (cut, least) = match batch.owner {
-        Some(_) if batch.operations() > TURN_OPERATIONS => (
-            batch.pieces(PIECE_OPERATIONS, blob_operations),
-            TURN_OPERATIONS,
-        ),
-        _ => (vec![batch], 0),
+    let cut = match batch.owner {
+        Some(_) => batch.pieces(TURN_OPERATIONS, blob_operations),
+        None => vec![batch],
     };
     let failed = Arc::new(OnceLock::new());
     let piece = |batch: Batch| Piece {
-        cost: batch.operations().max(least),
+        operations: batch.operations(),
         batch,
         end: PieceEnd {
             failed: Arc::clone(&failed),
@@ -195,13 +189,13 @@ impl Pieces {
         waiting.take().ok_or(why)
     }
 
-    /// A group that begins with a piece. Others that wait are added until it costs [`GROUP_OPERATIONS`].
+    /// A group that begins with a piece. Others that wait are added until it has [`GROUP_OPERATIONS`].
     pub(super) fn group(&self, first: Piece) -> Vec<Piece> {
-        let mut cost = first.cost;
+        let mut operations = first.operations;
         let mut group = vec![first];
-        while cost < GROUP_OPERATIONS {
+        while operations < GROUP_OPERATIONS {
             let Some(next) = self.take() else { break };
-            cost += next.cost;
+            operations += next.operations;
             group.push(next);
         }
         group
@@ -236,7 +230,7 @@ impl Waiting {
     fn put(&mut self, piece: Piece) {
         self.count += 1;
         match piece.batch.owner {
-            Some(owner) => self.owned.put(owner, piece.cost, (self.count, piece)),
+            Some(owner) => self.owned.put(owner, piece.operations, (self.count, piece)),
             None => self.common.push_back((self.count, piece)),
         }
     }
@@ -327,34 +321,48 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_while_a_long_batch_is_written_waits_for_few_operations() {
-        let (queue, pieces) = queue();
-        let long = Batch {
-            renewed: vec![blob_id(b"x"); 8_000],
-            owner: Some(blob_id(b"o")),
-            ..Batch::default()
+    fn whoever_comes_while_batches_of_others_are_written_waits_for_few_operations() {
+        let operations = |group: &[Piece]| -> usize {
+            let all = group.iter().map(|piece| piece.batch.operations());
+            all.sum()
         };
-        let (cut, _ticket) = super::pieces(long);
-        queue.open().unwrap().put(cut);
-        let group = pieces.group(pieces.take().unwrap());
-        let operations: usize = group.iter().map(|piece| piece.batch.operations()).sum();
-        assert_eq!(operations, TURN_OPERATIONS);
-        drop(put(&queue, Some(2), 7));
-        let group = pieces.group(pieces.take().unwrap());
-        assert!(group.iter().any(|piece| !piece.batch.blobs.is_empty()));
+        // One owner with a long batch, and four owners with many short ones.
+        for (owners, length) in [(1, 8_000), (4, 100), (4, 20)] {
+            let (queue, pieces) = queue();
+            for number in 0..8_000 / length {
+                let batch = Batch {
+                    renewed: vec![blob_id(b"x"); length],
+                    owner: Some(blob_id(&[(number % owners) as u8])),
+                    ..Batch::default()
+                };
+                let (cut, _ticket) = super::pieces(batch);
+                queue.open().unwrap().put(cut);
+            }
+            let group = pieces.group(pieces.take().unwrap());
+            assert!((128..160).contains(&operations(&group)), "{length}");
+            drop(put(&queue, Some(9), 7));
+            let mut before = 0;
+            loop {
+                let group = pieces.group(pieces.take().unwrap());
+                before += operations(&group);
+                if group.iter().any(|piece| !piece.batch.blobs.is_empty()) {
+                    break;
+                }
+            }
+            assert!(before < 320, "{before} operations for {owners} of {length}");
+        }
     }
 
     #[test]
     fn a_batch_ends_with_its_last_piece_and_fails_with_any() {
         let long = || Batch {
-            renewed: vec![blob_id(b"x"); TURN_OPERATIONS + 1],
+            renewed: vec![blob_id(b"x"); 4 * TURN_OPERATIONS + 1],
             owner: Some(blob_id(b"o")),
             ..Batch::default()
         };
         let (pieces, ticket) = super::pieces(long());
         let last: Vec<bool> = pieces.iter().map(|piece| piece.end.is_last()).collect();
         assert_eq!(last, [false, false, false, false, true]);
-        assert!(pieces.iter().all(|piece| piece.cost == TURN_OPERATIONS));
         let count = AtomicU64::new(0);
         let ends = pieces.into_iter().map(|piece| piece.end);
         ends.for_each(|end| end.send(Ok(()), &count));
@@ -381,12 +389,10 @@ mod tests {
             ..long()
         };
         let mut short = long();
-        short.renewed.pop();
+        short.renewed.truncate(TURN_OPERATIONS);
         for whole in [common, short] {
-            let operations = whole.operations();
             let (pieces, _) = super::pieces(whole);
-            let costs: Vec<usize> = pieces.iter().map(|piece| piece.cost).collect();
-            assert_eq!(costs, [operations]);
+            assert_eq!(pieces.len(), 1);
         }
     }
 }

@@ -56,10 +56,15 @@ fn history(turns: u64, edited: u64) -> Vec<Arc<Shape>> {
 
 /// A store that holds a session of so many turns.
 fn served(turns: u64) -> Store {
+    served_with_ids(turns).0
+}
+
+/// The same, and the records of the turns.
+fn served_with_ids(turns: u64) -> (Store, Vec<RecordId>) {
     let store = Store::Memory(Memory::default());
     let shapes = history(turns, u64::MAX);
     let heads = chain::heads(TENANT, &shapes);
-    let mut path = Path::default();
+    let (mut path, mut ids) = (Path::default(), Vec::new());
     for turn in 0..u32::try_from(turns).unwrap() {
         let position = turn * 2 + 1;
         let mut batch = Batch::default();
@@ -89,9 +94,10 @@ fn served(turns: u64) -> Store {
             turn,
         });
         drop(store.commit(batch));
+        ids.push(id);
         path.push(id, Arc::new(record));
     }
-    store
+    (store, ids)
 }
 
 /// What is found of a history, and how many readings that took.
@@ -156,4 +162,66 @@ fn a_look_up_stops_where_nobody_waits_any_more() {
     let (found, read) = find(&store, &history(40, 20), &patience);
     assert!(matches!(found, Err(FindError::Late)));
     assert_eq!(read, 0);
+}
+
+/// A history whose first message a client changed, so that no head of it is known. From the newest answer
+/// on, the answers have this many calls, again and again.
+fn reworded(turns: u64, calls: &[u64]) -> Vec<Arc<Shape>> {
+    let mut shapes = history(turns, u64::MAX);
+    shapes[0] = shape(Role::User, 1 << 41);
+    let answers = shapes.iter_mut().rev();
+    let answers = answers.filter(|shape| shape.role == Role::Assistant);
+    for (answer, calls) in answers.zip(calls.iter().cycle()) {
+        let answer = Arc::make_mut(answer);
+        let call = answer.calls.pop().unwrap();
+        answer.calls = (0..*calls)
+            .map(|number| CallShape {
+                id: CallId(format!("{}_{number}", call.id.0)),
+                ..call.clone()
+            })
+            .collect();
+    }
+    shapes
+}
+
+#[test]
+fn the_newest_answer_whose_call_is_known_is_found_in_whichever_reading_it_is() {
+    const TURNS: usize = 80;
+    let (_waiting, patience) = Patience::new();
+    for calls in [&[1][..], &[63, 1, 2], &[64, 1], &[90, 3, 30]] {
+        let shapes = reworded(TURNS as u64, calls);
+        for known in [
+            &[0][..],
+            &[7],
+            &[8],
+            &[63],
+            &[64],
+            &[3, 5],
+            &[7, 8],
+            &[9, 64],
+        ] {
+            let (store, ids) = served_with_ids(TURNS as u64);
+            let mut batch = Batch::default();
+            for before in known {
+                let turn = TURNS - 1 - before;
+                let answer = &shapes[turn * 2 + 1];
+                let last = answer.calls.iter().take(ANCHOR_CALLS).next_back().unwrap();
+                let key = RecordKey::Call(&last.id, &last.name);
+                batch.links.push(Link {
+                    key: key.digest(TENANT, &Scope::default()),
+                    id: ids[turn].0,
+                    turn: u32::try_from(turn).unwrap(),
+                });
+            }
+            drop(store.commit(batch));
+            let newest = known[0];
+            let wanted = if newest < NEWEST_ANSWERS {
+                (TURNS - newest) * 2
+            } else {
+                0
+            };
+            let (found, _) = find(&store, &shapes, &patience);
+            assert_eq!(found.unwrap(), wanted, "{calls:?} calls, known {known:?}");
+        }
+    }
 }
