@@ -3,6 +3,7 @@
 //! sends anything itself, and never waits on an async worker.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll_core::session::align::stand;
@@ -117,8 +118,14 @@ pub(super) async fn open(
         Some((path, taken)) => (read, path, taken),
         None => {
             let find = move |app: &App, patience: &Patience| {
+                let begun = Instant::now();
                 let path = read.locate(app, patience)?;
-                Ok((read, path, None))
+                // On a disk this is one reading more, if there is time for it. A server is asked while the model
+                // answers, so that nobody waits for the network twice.
+                let here = !app.records(read.terms.mode).is_shared();
+                let early = here && begun.elapsed() < app.serving.read_wait / 2;
+                let taken = early.then(|| read.is_taken(app, patience, &path));
+                Ok((read, path, taken))
             };
             match look_up(app, &mut opening, find).await {
                 Ok(found) => found,
