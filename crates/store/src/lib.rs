@@ -149,11 +149,25 @@ impl Store {
     /// # Errors
     /// Any error of reading. There is never a partial answer.
     pub fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        self.first_links(keys, MEMBERS)
+    }
+
+    /// Does the same with up to `most` of each set, which is at most [`MEMBERS`]. The store looks for the blob of
+    /// each member, so few members cost less than many.
+    ///
+    /// # Errors
+    /// As [`Self::links`].
+    pub fn first_links(
+        &self,
+        keys: &[Digest],
+        most: usize,
+    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        let most = most.min(MEMBERS);
         match self {
-            Self::Memory(store) => store.links(keys),
-            Self::Sled(store) => store.links(keys),
-            Self::Redis(store) => store.links(keys),
-            Self::Standby(store) => store.links(keys),
+            Self::Memory(store) => store.links(keys, most),
+            Self::Sled(store) => store.links(keys, most),
+            Self::Redis(store) => store.links(keys, most),
+            Self::Standby(store) => store.links(keys, most),
         }
     }
 

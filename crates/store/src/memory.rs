@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_model::Digest;
 
-use super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
+use super::batch::{Batch, BatchKind, Link, Listed};
 use super::error::StoreError;
 #[cfg(any(test, feature = "testing"))]
 use super::faults::Faults;
@@ -134,7 +134,11 @@ impl Memory {
         false
     }
 
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+    pub(super) fn links(
+        &self,
+        keys: &[Digest],
+        most: usize,
+    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
         #[cfg(any(test, feature = "testing"))]
         self.count(|counts| counts.keys += keys.len());
         let tables = self.readable()?;
@@ -146,7 +150,7 @@ impl Memory {
                 .into_iter()
                 .flat_map(BTreeMap::keys)
                 .filter(known)
-                .take(MEMBERS)
+                .take(most)
                 .copied()
         };
         Ok(keys.iter().map(|key| set(key).collect()).collect())

@@ -70,13 +70,18 @@ impl Standby {
         Ok(Self(inner))
     }
 
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        let mut sets = self.0.memory.links(keys)?;
+    pub(super) fn links(
+        &self,
+        keys: &[Digest],
+        most: usize,
+    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        let mut sets = self.0.memory.links(keys, most)?;
         if let Disk::Open(disk) = &*self.0.disk.read() {
-            for (set, more) in sets.iter_mut().zip(disk.links(keys)?) {
+            for (set, more) in sets.iter_mut().zip(disk.links(keys, most)?) {
                 set.extend(more);
                 set.sort_unstable();
                 set.dedup();
+                set.truncate(most);
             }
         }
         Ok(sets)

@@ -13,9 +13,8 @@ use super::Patience;
 
 /// How many look-ups may wait at once. Each of them holds a thread while nothing answers.
 const READERS: usize = 16;
-/// How many look-ups may be at a disk at once, at least. At most there is one for each processor: what
-/// the engine reads stays in its cache, and the allocator keeps what each thread brought there apart. With
-/// sixteen threads the same cache took 35 MB more than with two.
+/// How many look-ups may be at a disk at once, at least. At most there is one for each processor: more
+/// threads don't read faster, and each of them keeps some of what it frees for itself.
 const DISK_READERS: usize = 2;
 /// When so many wait, or twice as many as did after the last time, those who have left are removed.
 const MANY: usize = 64;

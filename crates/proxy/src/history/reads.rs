@@ -45,6 +45,15 @@ impl<'a> Reads<'a> {
         self.timed(StoreOp::Links, |store| store.links(keys))
     }
 
+    /// As [`Store::first_links`].
+    pub fn first_links(
+        &self,
+        keys: &[Digest],
+        most: usize,
+    ) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
+        self.timed(StoreOp::Links, |store| store.first_links(keys, most))
+    }
+
     /// As [`Store::blobs`], but a few at a time, so that a long list can be stopped.
     pub fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, FindError> {
         let mut blobs = Vec::with_capacity(ids.len());

@@ -108,7 +108,7 @@ pub fn is_remembered(store: &Store, path: &Path, session: &str) -> bool {
 pub fn is_taken(app: &App, mode: Mode, patience: &Patience, origin: Digest) -> bool {
     let told = |op, time| app.metrics.observe_store(op, time);
     let reads = Reads::new(app.records(mode), &told).while_waited_for(patience);
-    let known = reads.links(&[origin]).unwrap_or_default();
+    let known = reads.first_links(&[origin], 1).unwrap_or_default();
     known.iter().any(|records| !records.is_empty())
 }
 

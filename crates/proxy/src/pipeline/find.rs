@@ -347,7 +347,7 @@ fn newest_known(
             .iter()
             .filter_map(|at| request.heads.get(far.get(*at)? + 1));
         let keys = heads.map(|head| key(*head).digest(request.tenant, request.scope));
-        let sets = store.links(&keys.collect::<Vec<_>>())?;
+        let sets = store.first_links(&keys.collect::<Vec<_>>(), 1)?;
         Ok::<_, FindError>(sets.iter().position(|set| !set.is_empty()))
     };
     let Some(hit) = known(&sparse)? else {
@@ -392,9 +392,9 @@ fn probe_heads(
         return Ok(Some(path));
     }
     let digests: Vec<Digest> = keys.iter().map(|(_, key)| *key).collect();
-    let sets = store.links(&digests)?;
+    let sets = store.first_links(&digests, RECORDS_PER_KEY)?;
     for ((at, key), set) in keys.iter().zip(sets) {
-        for (_, id) in set.into_iter().take(RECORDS_PER_KEY) {
+        for (_, id) in set {
             let Some(path) = load(store, RecordId(id))? else {
                 continue;
             };
@@ -419,7 +419,9 @@ fn by_anchor(
         let keys = next_anchors(request, newest);
         let (probe, older) = newest.split_at(keys.len());
         newest = older;
-        let mut sets = store.links(&keys.concat())?.into_iter();
+        // One more than are read tells that there are more.
+        let sets = store.first_links(&keys.concat(), RECORDS_PER_KEY + 1)?;
+        let mut sets = sets.into_iter();
         for (at, keys) in probe.iter().zip(keys) {
             let of_this = sets.by_ref().take(keys.len()).flatten();
             let ids: Vec<RecordId> = of_this.map(|(_, id)| RecordId(id)).collect();

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use plimsoll_model::Digest;
 use redis::Cmd;
 
-use super::super::batch::{Batch, BatchKind, Link, Listed, MEMBERS};
+use super::super::batch::{Batch, BatchKind, Link, Listed};
 use super::super::codec::{self, CodecError, Encoder};
 use super::super::key_mark::KeyMark;
 use super::super::sealing::{KeyName, Seals};
@@ -142,13 +142,10 @@ impl Keys {
         command
     }
 
-    /// Reads the first members of a set, behind `from` of them.
-    pub(super) fn read_links(&self, key: &Digest, from: usize) -> Cmd {
+    /// Reads so many members of a set, behind the first `from` of them.
+    pub(super) fn read_links(&self, key: &Digest, from: usize, count: usize) -> Cmd {
         let mut command = redis::cmd("ZRANGE");
-        command
-            .arg(self.links(key))
-            .arg(from)
-            .arg(from + MEMBERS - 1);
+        command.arg(self.links(key)).arg(from).arg(from + count - 1);
         command
     }
 

@@ -44,6 +44,8 @@ use writer::{Job, Writer};
 
 /// After this time without another failure a failed read is no longer told.
 const TROUBLE_PASSES: Duration = Duration::from_secs(60);
+/// How many members of a set are read at once, at least. Some of the first may lead to nothing.
+const LEAST_PAGE: usize = 64;
 /// How long a write waits for an answer before it is sent again.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(DAY_SECONDS);
@@ -173,28 +175,47 @@ impl RedisStore {
         Ok(true)
     }
 
-    pub(super) fn links(&self, keys: &[Digest]) -> Result<Vec<Members>, StoreError> {
+    pub(super) fn links(&self, keys: &[Digest], most: usize) -> Result<Vec<Members>, StoreError> {
         self.open_for_reading()?;
         // The overlay is read first. A batch that goes to the server in between is then found twice
         // and never missed.
-        let mut sets: Vec<Members> = {
+        let mut waiting: Vec<Members> = {
             let overlay = self.shared.overlay.lock();
             keys.iter()
                 .map(|key| overlay.links(key).collect())
                 .collect()
         };
         if keys.is_empty() {
-            return Ok(sets);
+            return Ok(waiting);
         }
         let (shared, asked) = (Arc::clone(&self.shared), keys.to_vec());
-        let found = self.wait(async move { shared.read_links(&asked).await })?;
-        for (set, more) in sets.iter_mut().zip(found) {
-            set.extend(more);
+        // Some of the members may lead to nothing.
+        let page = most.saturating_mul(2).clamp(LEAST_PAGE, MEMBERS);
+        let mut sets = self.wait(async move { shared.read_links(&asked, page).await })?;
+        let full: Vec<bool> = sets.iter().map(|set| set.len() >= page).collect();
+        sets.append(&mut waiting);
+        self.drop_dangling(&mut sets)?;
+        let waiting = sets.split_off(keys.len());
+        let lacking: Vec<usize> = (sets.iter().zip(full).enumerate())
+            .filter(|(_, (set, full))| *full && set.len() < most)
+            .map(|(at, _)| at)
+            .collect();
+        if !lacking.is_empty() {
+            let those = lacking.iter().filter_map(|at| keys.get(*at).copied());
+            let (shared, those) = (Arc::clone(&self.shared), those.collect::<Vec<_>>());
+            let more = self.wait(async move { shared.read_on(&those, page, most).await })?;
+            for (at, more) in lacking.into_iter().zip(more) {
+                sets.get_mut(at)
+                    .into_iter()
+                    .for_each(|set| set.extend(&more));
+            }
+        }
+        for (set, waits) in sets.iter_mut().zip(waiting) {
+            set.extend(waits);
             set.sort_unstable();
             set.dedup();
+            set.truncate(most);
         }
-        self.drop_dangling(&mut sets)?;
-        sets.iter_mut().for_each(|set| set.truncate(MEMBERS));
         Ok(sets)
     }
 

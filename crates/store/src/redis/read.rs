@@ -14,41 +14,54 @@ use super::{Members, ReadError, Shared};
 /// How many of the blobs that links lead to are read with them, because they are nearly always asked
 /// for next. Of the others it is only asked whether they are stored.
 const READ_AHEAD: usize = 16;
-/// How many pages of a set are read. More than one is needed only if most of its links lead to
-/// nothing.
+/// How many more pages of a set are read whose first members lead to nothing.
 const PAGES: usize = 8;
 
 impl Shared {
-    /// The live members of each set. Dangling links are left in, but a set that is full of them is
-    /// read on.
-    pub(super) async fn read_links(&self, keys: &[Digest]) -> Result<Vec<Members>, ReadError> {
-        let first = keys
-            .iter()
-            .map(|key| self.keys.read_links(key, 0))
-            .collect();
-        let pages = self.ask_to_read(first).await?;
-        let mut sets = Vec::with_capacity(keys.len());
-        for (key, page) in keys.iter().zip(pages) {
-            let mut page = members(page)?;
-            let mut set = Members::new();
-            for number in 1..=PAGES {
+    /// The first members of each set, up to so many, whether their blobs are stored or not.
+    pub(super) async fn read_links(
+        &self,
+        keys: &[Digest],
+        count: usize,
+    ) -> Result<Vec<Members>, ReadError> {
+        let asked = keys.iter().map(|key| self.keys.read_links(key, 0, count));
+        let pages = self.ask_to_read(asked.collect()).await?;
+        read_pages(pages)
+    }
+
+    /// Members of each set behind the first `from` of them whose blobs are stored: so many, or a few more.
+    /// All sets are read on together, page by page.
+    pub(super) async fn read_on(
+        &self,
+        keys: &[Digest],
+        from: usize,
+        most: usize,
+    ) -> Result<Vec<Members>, ReadError> {
+        let mut sets = vec![Members::new(); keys.len()];
+        let mut open: Vec<usize> = (0..keys.len()).collect();
+        for number in 0..PAGES {
+            let from = from + number * MEMBERS;
+            let next = open.iter().filter_map(|at| keys.get(*at));
+            let next = next.map(|key| self.keys.read_links(key, from, MEMBERS));
+            let pages = self.ask_to_read(next.collect()).await?;
+            let pages: Vec<Members> = read_pages(pages)?;
+            let ids: Vec<Digest> = pages.iter().flatten().map(|(_, id)| *id).collect();
+            let mut stored = self.are_stored(&ids).await?.into_iter();
+            let mut unfinished = Vec::new();
+            for (at, page) in open.into_iter().zip(pages) {
+                let Some(set) = sets.get_mut(at) else {
+                    continue;
+                };
                 let full = page.len() >= MEMBERS;
-                set.append(&mut page);
-                if !full || number == PAGES {
-                    break;
+                set.extend(page.into_iter().filter(|_| stored.next().unwrap_or(true)));
+                if full && set.len() < most {
+                    unfinished.push(at);
                 }
-                let ids: Vec<Digest> = set.iter().map(|(_, id)| *id).collect();
-                let stored = self.are_stored(&ids).await?;
-                let mut stored = stored.into_iter();
-                set.retain(|_| stored.next().unwrap_or(true));
-                if set.len() >= MEMBERS {
-                    break;
-                }
-                let next = vec![self.keys.read_links(key, number * MEMBERS)];
-                let next = self.ask_to_read(next).await?.pop();
-                page = members(next.unwrap_or(Value::Nil))?;
             }
-            sets.push(set);
+            open = unfinished;
+            if open.is_empty() {
+                break;
+            }
         }
         Ok(sets)
     }
@@ -110,6 +123,11 @@ impl Shared {
 }
 
 /// The members in an answer. Leaves out what somebody else wrote.
+fn read_pages(pages: Vec<Value>) -> Result<Vec<Members>, ReadError> {
+    let pages = pages.into_iter().map(|page| Ok(members(page)?));
+    pages.collect()
+}
+
 pub(super) fn members(answer: Value) -> Result<Members, RedisError> {
     let members: Option<Vec<Vec<u8>>> = redis::from_redis_value(answer)?;
     let members = members.unwrap_or_default();

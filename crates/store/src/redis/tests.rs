@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_model::blob_id;
 use proptest::prelude::*;
 
-use super::super::batch::Listed;
+use super::super::batch::{Listed, MEMBERS};
 use super::super::tests::{answers_as_memory_does, noise, operations, wait};
 use super::super::{Link, Store};
 use super::*;
@@ -366,13 +366,27 @@ fn a_set_that_is_full_of_gone_blobs_is_read_on() {
         turn: 3 * most,
     };
     links.push(live);
+    // A second set that has to be read on, with more that is stored.
+    let other = blob_id(b"other");
+    links.extend((0..100).map(gone).map(|link| Link { key: other, ..link }));
+    links.extend((200..203).map(|turn| Link {
+        key: other,
+        id,
+        turn,
+    }));
     wait(store.commit(Batch {
         blobs: vec![(id, bytes)],
         links,
         ..Batch::default()
     }))
     .unwrap();
-    assert_eq!(store.links(&[key]).unwrap(), [[(live.turn, id)]]);
+    for few in [1, 65, MEMBERS] {
+        let sets = store
+            .first_links(&[key, blob_id(b"none"), other], few)
+            .unwrap();
+        let others: Vec<_> = (200..203).map(|turn| (turn, id)).take(few).collect();
+        assert_eq!(sets, [vec![(live.turn, id)], vec![], others]);
+    }
 }
 
 #[test]

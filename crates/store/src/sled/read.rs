@@ -20,7 +20,11 @@ use super::writes::Writes;
 const PART_BYTES: usize = 1 << 20;
 
 impl SledStore {
-    pub(crate) fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+    pub(crate) fn links(
+        &self,
+        keys: &[Digest],
+        most: usize,
+    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
         // The overlay is read before the trees. A batch that moves from one to the other in between
         // is then found twice and never missed.
         let mut sets: Vec<Vec<(u32, Digest)>> = {
@@ -36,7 +40,7 @@ impl SledStore {
                 set.dedup();
                 set.truncate(MEMBERS);
             }
-            self.shared.drop_dangling(trees, &mut sets)
+            self.shared.drop_dangling(trees, &mut sets, most)
         })?;
         Ok(sets)
     }
@@ -50,7 +54,7 @@ impl SledStore {
                 set.insert(member);
             })?;
             sets.push(set.into_iter().collect());
-            self.shared.drop_dangling(trees, &mut sets)
+            self.shared.drop_dangling(trees, &mut sets, usize::MAX)
         })?;
         Ok(sets.pop().unwrap_or_default())
     }

@@ -82,14 +82,19 @@ impl Shared {
         answer
     }
 
+    /// Leaves the first members of each set whose blob is stored, up to so many.
     pub(super) fn drop_dangling(
         &self,
         trees: &Trees,
         sets: &mut [Vec<(u32, Digest)>],
+        most: usize,
     ) -> Result<(), StoreError> {
         for set in sets {
-            let mut kept = Vec::with_capacity(set.len());
+            let mut kept = Vec::with_capacity(set.len().min(most));
             for (turn, id) in set.drain(..) {
+                if kept.len() >= most {
+                    break;
+                }
                 // A blob that still waits to be written counts as stored, because it can be read.
                 let waits = self.overlay.lock().blob(&id).is_some();
                 if waits || trees.has_blob(self.place.engine(), &id)? {
