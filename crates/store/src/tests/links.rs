@@ -1,0 +1,68 @@
+//! How much of a set of links is read.
+
+use super::*;
+
+#[test]
+fn links_that_lead_to_nothing_are_not_counted_among_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = Bytes::from_static(b"said");
+    let live = blob_id(&bytes);
+    let link = |turn: u32, id| Link {
+        key: key(1),
+        id,
+        turn,
+    };
+    let gone = (0..70).map(|turn| link(turn, key(u64::from(turn) + 2)));
+    let batch = Batch {
+        blobs: vec![(live, bytes)],
+        links: gone.chain([link(70, live), link(71, live)]).collect(),
+        ..Batch::default()
+    };
+    for store in [open(dir.path()).store, Store::Memory(Memory::default())] {
+        wait(store.commit(batch.clone())).unwrap();
+        let first = |most| store.first_links(&[key(1)], most).unwrap();
+        assert_eq!(first(1), [[(70, live)]]);
+        assert_eq!(first(65), [[(70, live), (71, live)]]);
+    }
+}
+
+/// What many sessions have said alike leads to as many records: no request waits for all of them.
+#[test]
+fn of_a_large_set_the_first_members_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let most = u32::try_from(MEMBERS).unwrap();
+    let blobs: Vec<(Digest, Bytes)> = (0..most + 50)
+        .map(|number| Bytes::from(number.to_le_bytes().to_vec()))
+        .map(|bytes| (blob_id(&bytes), bytes))
+        .collect();
+    let links = blobs
+        .iter()
+        .zip((0..most + 50).rev())
+        .map(|((id, _), turn)| Link {
+            key: key(1),
+            id: *id,
+            turn,
+        });
+    let links: Vec<Link> = links.collect();
+    let batch = Batch {
+        blobs,
+        links,
+        ..Batch::default()
+    };
+    let store = open(dir.path()).store;
+    for store in [store, Store::Memory(Memory::default())] {
+        // Waiting to be written, and written.
+        let ticket = store.commit(batch.clone());
+        for _ in 0..2 {
+            let sets = store.links(&[key(1)]).unwrap();
+            let turns: Vec<u32> = sets[0].iter().map(|(turn, _)| *turn).collect();
+            assert_eq!(turns, (0..most).collect::<Vec<u32>>());
+            for few in [0, 1, 65, usize::MAX] {
+                let first = store.first_links(&[key(1), key(2)], few).unwrap();
+                assert_eq!(first, [&sets[0][..few.min(MEMBERS)], &[]]);
+            }
+        }
+        wait(ticket).unwrap();
+        assert_eq!(store.links(&[key(1)]).unwrap()[0].len(), MEMBERS);
+    }
+}
