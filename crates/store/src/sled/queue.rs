@@ -25,8 +25,6 @@ const TURN_OPERATIONS: usize = GROUP_OPERATIONS / 4;
 pub(super) struct Piece {
     pub(super) batch: Batch,
     pub(super) end: PieceEnd,
-    /// How many operations it has: what it costs its owner's turn and its group.
-    operations: usize,
 }
 
 /// What becomes of a piece.
@@ -92,7 +90,6 @@ pub(super) fn pieces(batch: Batch) -> (Vec<Piece>, Ticket) {
     };
     let failed = Arc::new(OnceLock::new());
     let piece = |batch: Batch| Piece {
-        operations: batch.operations(),
         batch,
         end: PieceEnd {
             failed: Arc::clone(&failed),
@@ -191,11 +188,11 @@ impl Pieces {
 
     /// A group that begins with a piece. Others that wait are added until it has [`GROUP_OPERATIONS`].
     pub(super) fn group(&self, first: Piece) -> Vec<Piece> {
-        let mut operations = first.operations;
+        let mut operations = first.batch.operations();
         let mut group = vec![first];
         while operations < GROUP_OPERATIONS {
             let Some(next) = self.take() else { break };
-            operations += next.operations;
+            operations += next.batch.operations();
             group.push(next);
         }
         group
@@ -230,7 +227,10 @@ impl Waiting {
     fn put(&mut self, piece: Piece) {
         self.count += 1;
         match piece.batch.owner {
-            Some(owner) => self.owned.put(owner, piece.operations, (self.count, piece)),
+            Some(owner) => {
+                let operations = piece.batch.operations();
+                self.owned.put(owner, operations, (self.count, piece));
+            }
             None => self.common.push_back((self.count, piece)),
         }
     }
@@ -279,6 +279,11 @@ mod tests {
         std::iter::from_fn(|| pieces.take().as_ref().map(name)).collect()
     }
 
+    fn operations(pieces: &[Piece]) -> Vec<usize> {
+        let pieces = pieces.iter();
+        pieces.map(|piece| piece.batch.operations()).collect()
+    }
+
     #[test]
     fn owners_take_turns_and_what_has_none_waits_for_all_before_it() {
         let (queue, pieces) = queue();
@@ -322,10 +327,6 @@ mod tests {
 
     #[test]
     fn whoever_comes_while_batches_of_others_are_written_waits_for_few_operations() {
-        let operations = |group: &[Piece]| -> usize {
-            let all = group.iter().map(|piece| piece.batch.operations());
-            all.sum()
-        };
         // One owner with a long batch, and four owners with many short ones.
         for (owners, length) in [(1, 8_000), (4, 100), (4, 20)] {
             let (queue, pieces) = queue();
@@ -339,12 +340,13 @@ mod tests {
                 queue.open().unwrap().put(cut);
             }
             let group = pieces.group(pieces.take().unwrap());
-            assert!((128..160).contains(&operations(&group)), "{length}");
+            let first: usize = operations(&group).iter().sum();
+            assert!((128..160).contains(&first), "{length}");
             drop(put(&queue, Some(9), 7));
             let mut before = 0;
             loop {
                 let group = pieces.group(pieces.take().unwrap());
-                before += operations(&group);
+                before += operations(&group).iter().sum::<usize>();
                 if group.iter().any(|piece| !piece.batch.blobs.is_empty()) {
                     break;
                 }
@@ -363,6 +365,8 @@ mod tests {
         let (pieces, ticket) = super::pieces(long());
         let last: Vec<bool> = pieces.iter().map(|piece| piece.end.is_last()).collect();
         assert_eq!(last, [false, false, false, false, true]);
+        let (turn, rest) = (TURN_OPERATIONS, 1);
+        assert_eq!(operations(&pieces), [turn, turn, turn, turn, rest]);
         let count = AtomicU64::new(0);
         let ends = pieces.into_iter().map(|piece| piece.end);
         ends.for_each(|end| end.send(Ok(()), &count));
@@ -391,8 +395,9 @@ mod tests {
         let mut short = long();
         short.renewed.truncate(TURN_OPERATIONS);
         for whole in [common, short] {
+            let whole_operations = whole.operations();
             let (pieces, _) = super::pieces(whole);
-            assert_eq!(pieces.len(), 1);
+            assert_eq!(operations(&pieces), [whole_operations]);
         }
     }
 }
