@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_model::{Digest, blob_id};
-use plimsoll_store::{Backend, Batch, Link, Listed, Store, StoreSettings};
+use plimsoll_store::{Backend, Batch, Link, Listed, Store, StoreSettings, Take};
 
 #[path = "../tests/servers/redis.rs"]
 #[allow(dead_code, reason = "tests need more of it")]
@@ -219,7 +219,7 @@ fn server() {
         runtime.block_on(store.commit(batch)).unwrap();
         ours.push(micros(began));
         let began = Instant::now();
-        assert_eq!(other.links(&[link.key]).unwrap()[0].len(), 1);
+        assert_eq!(other.links(&[link.key], Take::ALL).unwrap()[0].len(), 1);
         assert!(other.blobs(&[link.id]).unwrap()[0].is_some());
         found.push(micros(began));
     }
@@ -346,7 +346,7 @@ fn sweeps(data: &Path) {
             while going() {
                 let began = Instant::now();
                 let keys: Vec<Digest> = first.iter().map(|link| link.key).collect();
-                assert_eq!(store.links(&keys).unwrap().concat().len(), 4);
+                assert_eq!(store.links(&keys, Take::ALL).unwrap().concat().len(), 4);
                 slowest = slowest.max(micros(began));
                 std::thread::sleep(Duration::from_millis(1));
             }

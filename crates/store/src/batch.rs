@@ -10,6 +10,52 @@ use super::error::StoreError;
 /// records, and a request must not wait for all of them.
 pub const MEMBERS: usize = 1024;
 
+/// A member of a set: the number of a turn, and a blob. Sets are sorted by turn and then by id.
+pub type Member = (u32, Digest);
+
+/// Which members of a set are read: so many from one of its ends, and at most [`MEMBERS`]. The store looks
+/// for the blob of each, so few members cost less than many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Those of the lowest turns.
+    First(usize),
+    /// Those of the highest turns.
+    Last(usize),
+}
+
+impl Take {
+    /// As many as are ever read.
+    pub const ALL: Self = Self::First(MEMBERS);
+
+    /// How many.
+    pub(super) fn most(self) -> usize {
+        let (Self::First(most) | Self::Last(most)) = self;
+        most.min(MEMBERS)
+    }
+
+    /// Members of a set in the order in which they are looked at: from the end at which those that are wanted stand.
+    pub(super) fn in_order<'a>(
+        self,
+        set: impl DoubleEndedIterator<Item = Member> + 'a,
+    ) -> Box<dyn Iterator<Item = Member> + 'a> {
+        match self {
+            Self::First(_) => Box::new(set),
+            Self::Last(_) => Box::new(set.rev()),
+        }
+    }
+
+    /// Puts more members into a set, sorts it, and leaves those that are wanted.
+    pub(super) fn join(self, set: &mut Vec<Member>, more: impl IntoIterator<Item = Member>) {
+        set.extend(more);
+        set.sort_unstable();
+        set.dedup();
+        match self {
+            Self::First(_) => set.truncate(self.most()),
+            Self::Last(_) => drop(set.drain(..set.len().saturating_sub(self.most()))),
+        }
+    }
+}
+
 /// A link from a key to one member of its set: a blob and the number of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {

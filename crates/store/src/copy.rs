@@ -10,7 +10,7 @@ use plimsoll_model::Digest;
 use super::batch::Link;
 use super::error::StoreError;
 use super::ticket::Ticket;
-use super::{MEMBERS, Store};
+use super::{MEMBERS, Store, Take};
 
 /// How many batches may be on their way to the target.
 const ON_THE_WAY: usize = 16;
@@ -110,7 +110,10 @@ pub fn lacking(from: &Store, to: &Store) -> Result<Lacking, StoreError> {
         blobs.extend(differ.map(|(_, (id, _))| *id));
         let keys: BTreeSet<Digest> = batch.links.iter().map(|link| link.key).collect();
         let keys: Vec<Digest> = keys.into_iter().collect();
-        let read = from.links(&keys)?.into_iter().zip(to.links(&keys)?);
+        let read = from
+            .links(&keys, Take::ALL)?
+            .into_iter()
+            .zip(to.links(&keys, Take::ALL)?);
         let sets: BTreeMap<Digest, (Members, Members)> = keys.into_iter().zip(read).collect();
         let is_lacking = |link: &&Link| {
             let member = (link.turn, link.id);

@@ -37,7 +37,7 @@ mod ticket;
 mod tests;
 
 pub use self::redis::is_redis_url;
-pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS};
+pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS, Member, Take};
 pub use copy::{Copied, Lacking, copy, lacking};
 pub use error::StoreError;
 pub use error::is_of_disk;
@@ -143,31 +143,17 @@ impl Store {
         }
     }
 
-    /// The set of each key, sorted by turn and then by id, up to [`MEMBERS`] of each. Leaves out
-    /// links whose blob is not stored. May read the disk.
+    /// Some members of the set of each key, sorted by turn and then by id. Leaves out links whose blob is
+    /// not stored. May read the disk.
     ///
     /// # Errors
     /// Any error of reading. There is never a partial answer.
-    pub fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        self.first_links(keys, MEMBERS)
-    }
-
-    /// Does the same with up to `most` of each set, which is at most [`MEMBERS`]. The store looks for the blob of
-    /// each member, so few members cost less than many.
-    ///
-    /// # Errors
-    /// As [`Self::links`].
-    pub fn first_links(
-        &self,
-        keys: &[Digest],
-        most: usize,
-    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        let most = most.min(MEMBERS);
+    pub fn links(&self, keys: &[Digest], take: Take) -> Result<Vec<Vec<Member>>, StoreError> {
         match self {
-            Self::Memory(store) => store.links(keys, most),
-            Self::Sled(store) => store.links(keys, most),
-            Self::Redis(store) => store.links(keys, most),
-            Self::Standby(store) => store.links(keys, most),
+            Self::Memory(store) => store.links(keys, take),
+            Self::Sled(store) => store.links(keys, take),
+            Self::Redis(store) => store.links(keys, take),
+            Self::Standby(store) => store.links(keys, take),
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_model::Digest;
 
-use super::batch::{Batch, BatchKind, Link, Listed};
+use super::batch::{Batch, BatchKind, Link, Listed, Member, Take};
 use super::error::StoreError;
 #[cfg(any(test, feature = "testing"))]
 use super::faults::Faults;
@@ -137,23 +137,20 @@ impl Memory {
     pub(super) fn links(
         &self,
         keys: &[Digest],
-        most: usize,
-    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        take: Take,
+    ) -> Result<Vec<Vec<Member>>, StoreError> {
         #[cfg(any(test, feature = "testing"))]
         self.count(|counts| counts.keys += keys.len());
         let tables = self.readable()?;
-        let known = |&(_, id): &&(u32, Digest)| tables.blobs.contains_key(id);
+        let known = |(_, id): &Member| tables.blobs.contains_key(id);
         let set = |key| {
-            tables
-                .links
-                .get(key)
-                .into_iter()
-                .flat_map(BTreeMap::keys)
-                .filter(known)
-                .take(most)
-                .copied()
+            let all = tables.links.get(key).into_iter().flat_map(BTreeMap::keys);
+            let mut set = Vec::new();
+            let known = take.in_order(all.copied()).filter(known);
+            take.join(&mut set, known.take(take.most()));
+            set
         };
-        Ok(keys.iter().map(|key| set(key).collect()).collect())
+        Ok(keys.iter().map(set).collect())
     }
 
     pub(super) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {

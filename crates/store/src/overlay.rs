@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use plimsoll_model::Digest;
 
-use super::batch::{Batch, BatchKind, Link, Listed};
+use super::batch::{Batch, BatchKind, Link, Listed, Member};
 
 /// Batches on their way to the trees. Entries are counted, because several batches may hold the
 /// same blob or link.
@@ -186,7 +186,7 @@ impl Overlay {
     }
 
     /// The links of a key.
-    pub(super) fn links(&self, key: &Digest) -> impl Iterator<Item = (u32, Digest)> {
+    pub(super) fn links(&self, key: &Digest) -> impl DoubleEndedIterator<Item = Member> {
         self.links
             .get(key)
             .into_iter()

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use plimsoll_model::Digest;
 
-use super::batch::{Batch, Listed};
+use super::batch::{Batch, Listed, Member, Take};
 use super::error::StoreError;
 use super::files;
 use super::memory::Memory;
@@ -73,15 +73,12 @@ impl Standby {
     pub(super) fn links(
         &self,
         keys: &[Digest],
-        most: usize,
-    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
-        let mut sets = self.0.memory.links(keys, most)?;
+        take: Take,
+    ) -> Result<Vec<Vec<Member>>, StoreError> {
+        let mut sets = self.0.memory.links(keys, take)?;
         if let Disk::Open(disk) = &*self.0.disk.read() {
-            for (set, more) in sets.iter_mut().zip(disk.links(keys, most)?) {
-                set.extend(more);
-                set.sort_unstable();
-                set.dedup();
-                set.truncate(most);
+            for (set, more) in sets.iter_mut().zip(disk.links(keys, take)?) {
+                take.join(set, more);
             }
         }
         Ok(sets)

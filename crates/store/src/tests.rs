@@ -82,7 +82,7 @@ fn key(number: u64) -> Digest {
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     Commit { batch: Batch, wait: bool },
-    Links(Vec<Digest>),
+    Links(Vec<Digest>, Take),
     Linked,
     Blobs(Vec<Digest>),
     Sessions(Option<(u64, Digest)>, usize),
@@ -93,6 +93,16 @@ pub(super) enum Operation {
 fn ids() -> impl Strategy<Value = Digest> {
     // One more than there are: an id that is never stored, with links that dangle.
     (0..=VALUES).prop_map(|number| blob_id(&value(number)))
+}
+
+fn takes() -> impl Strategy<Value = Take> {
+    let few = 0..12usize;
+    prop_oneof![
+        Just(Take::ALL),
+        few.clone().prop_map(Take::First),
+        few.prop_map(Take::Last),
+        Just(Take::Last(usize::MAX)),
+    ]
 }
 
 fn rows() -> impl Strategy<Value = Listed> {
@@ -151,7 +161,7 @@ pub(super) fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let page = (proptest::option::of(place), 0..5usize);
     let operation = prop_oneof![
         4 => commit.prop_map(|(batch, wait)| Operation::Commit { batch, wait }),
-        3 => keys.prop_map(Operation::Links),
+        3 => (keys, takes()).prop_map(|(keys, take)| Operation::Links(keys, take)),
         3 => proptest::collection::vec(ids(), 0..5).prop_map(Operation::Blobs),
         1 => Just(Operation::Linked),
         3 => page.prop_map(|(before, most)| Operation::Sessions(before, most)),
@@ -222,8 +232,9 @@ pub(super) fn answers_as_memory_does(
                     prop_assert_eq!(wait(theirs), wait(ours));
                 }
             }
-            Operation::Links(keys) => {
-                prop_assert_eq!(store.links(&keys).unwrap(), oracle.links(&keys).unwrap());
+            Operation::Links(keys, take) => {
+                let (theirs, ours) = (store.links(&keys, take), oracle.links(&keys, take));
+                prop_assert_eq!(theirs.unwrap(), ours.unwrap(), "{:?}", take);
             }
             Operation::Linked => {
                 prop_assert_eq!(store.linked().unwrap(), oracle.linked().unwrap());
@@ -362,7 +373,10 @@ fn a_set_is_sorted_by_turn_then_id_and_shows_no_link_without_its_blob() {
         .unwrap();
         let mut expected = vec![(2, a), (2, b), (300, a)];
         expected.sort_unstable();
-        assert_eq!(store.links(&[key(1), key(2)]).unwrap(), [expected, vec![]]);
+        assert_eq!(
+            store.links(&[key(1), key(2)], Take::ALL).unwrap(),
+            [expected, vec![]]
+        );
         store.close().unwrap();
     }
 }
@@ -377,7 +391,7 @@ fn a_blob_under_a_wrong_id_is_refused_whole() {
             wait(store.commit(batch)),
             Err(StoreError::WrongId { id: key(7) })
         );
-        assert_eq!(store.links(&[key(1)]).unwrap(), [vec![]]);
+        assert_eq!(store.links(&[key(1)], Take::ALL).unwrap(), [vec![]]);
         assert_eq!(store.health().failed, 1);
     }
 }
@@ -400,7 +414,7 @@ fn a_batch_whose_ticket_nobody_awaits_is_written() {
     store.close().unwrap();
     let store = open(dir.path()).store;
     assert_eq!(
-        store.links(&[key(1)]).unwrap(),
+        store.links(&[key(1)], Take::ALL).unwrap(),
         [vec![(1, blob_id(b"dropped"))]]
     );
 }
@@ -504,13 +518,13 @@ fn faults_do_what_they_say_and_can_be_lifted() {
         Err(StoreError::Injected)
     );
     faults.fail_commits(false);
-    assert_eq!(store.links(&[key(1)]).unwrap(), [vec![]]);
+    assert_eq!(store.links(&[key(1)], Take::ALL).unwrap(), [vec![]]);
     faults.fail_reads(true);
     assert_eq!(store.blobs(&[]), Err(StoreError::Injected));
     faults.fail_reads(false);
     let held = faults.hold_reads(Duration::from_secs(60));
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| store.links(&[key(1)]));
+        let reader = scope.spawn(|| store.links(&[key(1)], Take::ALL));
         // Without the fault it would have ended long before.
         std::thread::sleep(Duration::from_millis(30));
         assert!(!reader.is_finished());
@@ -522,7 +536,7 @@ fn faults_do_what_they_say_and_can_be_lifted() {
     let before = Instant::now();
     let ticket = store.commit(one(b"slow", 1));
     assert_eq!(
-        store.links(&[key(1)]).unwrap()[0].len(),
+        store.links(&[key(1)], Take::ALL).unwrap()[0].len(),
         1,
         "readable before it is durable"
     );

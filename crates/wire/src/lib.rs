@@ -178,21 +178,12 @@ impl Dialect {
         in_format!(self, message::parse(unit))
     }
 
-    /// The ids by which parts of a unit may be referred to later.
+    /// The parts of a unit that may be referred to later, each behind its id.
     #[must_use]
-    pub fn ids(self, unit: &[u8]) -> Vec<String> {
+    pub fn items(self, unit: &[u8]) -> Vec<(String, &[u8])> {
         match self {
-            Self::Responses => responses::references::ids(unit),
+            Self::Responses => responses::references::items(unit),
             Self::Chat | Self::Messages => Vec::new(),
-        }
-    }
-
-    /// The part of a unit that has this id.
-    #[must_use]
-    pub fn item(self, unit: &[u8], id: &str) -> Option<Bytes> {
-        match self {
-            Self::Responses => responses::references::item(unit, id),
-            Self::Chat | Self::Messages => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_model::Digest;
-use plimsoll_store::{Store, StoreError};
+use plimsoll_store::{Member, Store, StoreError, Take};
 
 use super::{FindError, Patience};
 use crate::record::StoreOp;
@@ -41,17 +41,8 @@ impl<'a> Reads<'a> {
     }
 
     /// As [`Store::links`].
-    pub fn links(&self, keys: &[Digest]) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
-        self.timed(StoreOp::Links, |store| store.links(keys))
-    }
-
-    /// As [`Store::first_links`].
-    pub fn first_links(
-        &self,
-        keys: &[Digest],
-        most: usize,
-    ) -> Result<Vec<Vec<(u32, Digest)>>, FindError> {
-        self.timed(StoreOp::Links, |store| store.first_links(keys, most))
+    pub fn links(&self, keys: &[Digest], take: Take) -> Result<Vec<Vec<Member>>, FindError> {
+        self.timed(StoreOp::Links, |store| store.links(keys, take))
     }
 
     /// As [`Store::blobs`], but a few at a time, so that a long list can be stopped.

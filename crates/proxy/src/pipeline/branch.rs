@@ -10,7 +10,7 @@ use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_model::{Digest, TurnSums};
-use plimsoll_store::Store;
+use plimsoll_store::{Store, Take};
 use tokio::task::JoinHandle;
 
 use super::app::App;
@@ -108,7 +108,7 @@ pub fn is_remembered(store: &Store, path: &Path, session: &str) -> bool {
 pub fn is_taken(app: &App, mode: Mode, patience: &Patience, origin: Digest) -> bool {
     let told = |op, time| app.metrics.observe_store(op, time);
     let reads = Reads::new(app.records(mode), &told).while_waited_for(patience);
-    let known = reads.first_links(&[origin], 1).unwrap_or_default();
+    let known = reads.links(&[origin], Take::First(1)).unwrap_or_default();
     known.iter().any(|records| !records.is_empty())
 }
 

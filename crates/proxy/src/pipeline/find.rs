@@ -12,6 +12,7 @@ use plimsoll_model::caches::{Bounded, ByBytes, MEMORY, bounded};
 use plimsoll_model::{
     CacheName, CallId, Digest, Head, RecordId, Role, Scope, Shape, TenantId, TurnRecord,
 };
+use plimsoll_store::Take;
 use plimsoll_wire::edit;
 use quick_cache::sync::Cache;
 
@@ -278,7 +279,7 @@ fn by_what_was_called(
         let heads = probe.iter().filter_map(|at| heads.get(at + 1));
         let keys = heads.map(|head| RecordKey::Nameless(*head));
         let keys = keys.map(|key| key.digest(request.tenant, request.scope));
-        let sets = store.links(&keys.collect::<Vec<_>>())?;
+        let sets = store.links(&keys.collect::<Vec<_>>(), Take::ALL)?;
         for (at, set) in probe.iter().zip(sets) {
             let ids: Vec<Digest> = set.into_iter().map(|(_, id)| id).collect();
             let Some(id) = the_one(store, request, *at, &ids)? else {
@@ -310,7 +311,7 @@ fn the_one(
         return Ok(None);
     };
     let key = RecordKey::Before(*before).digest(request.tenant, request.scope);
-    let sets = store.links(&[key])?;
+    let sets = store.links(&[key], Take::ALL)?;
     let answered: HashSet<Digest> = sets.into_iter().flatten().map(|(_, id)| id).collect();
     let mut those = ids.iter().filter(|id| answered.contains(*id));
     Ok(match (those.next(), those.next()) {
@@ -347,7 +348,7 @@ fn newest_known(
             .iter()
             .filter_map(|at| request.heads.get(far.get(*at)? + 1));
         let keys = heads.map(|head| key(*head).digest(request.tenant, request.scope));
-        let sets = store.first_links(&keys.collect::<Vec<_>>(), 1)?;
+        let sets = store.links(&keys.collect::<Vec<_>>(), Take::First(1))?;
         Ok::<_, FindError>(sets.iter().position(|set| !set.is_empty()))
     };
     let Some(hit) = known(&sparse)? else {
@@ -392,7 +393,7 @@ fn probe_heads(
         return Ok(Some(path));
     }
     let digests: Vec<Digest> = keys.iter().map(|(_, key)| *key).collect();
-    let sets = store.first_links(&digests, RECORDS_PER_KEY)?;
+    let sets = store.links(&digests, Take::First(RECORDS_PER_KEY))?;
     for ((at, key), set) in keys.iter().zip(sets) {
         for (_, id) in set {
             let Some(path) = load(store, RecordId(id))? else {
@@ -420,7 +421,7 @@ fn by_anchor(
         let (probe, older) = newest.split_at(keys.len());
         newest = older;
         // One more than are read tells that there are more.
-        let sets = store.first_links(&keys.concat(), RECORDS_PER_KEY + 1)?;
+        let sets = store.links(&keys.concat(), Take::First(RECORDS_PER_KEY + 1))?;
         let mut sets = sets.into_iter();
         for (at, keys) in probe.iter().zip(keys) {
             let of_this = sets.by_ref().take(keys.len()).flatten();

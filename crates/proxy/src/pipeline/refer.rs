@@ -2,12 +2,12 @@
 //! and items are stored, and reads what they lead to. Never crosses tenants, and never guesses:
 //! what is incomplete counts as not found.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use plimsoll_core::session::path::Path;
 use plimsoll_model::{Digest, RecordId, Scope, TenantId};
-use plimsoll_store::Link;
+use plimsoll_store::{Link, Take};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::request::{Found, Lost, Request};
 
@@ -15,9 +15,14 @@ use super::record_place::RecordPlace;
 use super::stored_content::StoredContent;
 use crate::history::{self, FindError, Reads};
 
-/// How many entries with the same id are read. Some servers give one id to everything, and each
-/// request would otherwise read all of it.
+/// How many entries with the same id are read, the newest ones. Some servers give one id to everything, and
+/// each request would otherwise read all of it.
 const ENTRIES_PER_ID: usize = 16;
+/// How many items are looked up at a time. Between them it is asked whether anybody still waits.
+const ITEMS_AT_ONCE: usize = 64;
+/// How many times the longest body is read at most to find items: a short request could name one item of
+/// each of many long messages.
+const READ_TIMES: usize = 4;
 /// How many messages are read at a time.
 const MESSAGES_AT_ONCE: usize = 64;
 
@@ -51,7 +56,7 @@ pub(super) fn links(
         turn,
     }];
     for (message, bytes) in &kept.messages {
-        for id in dialect.ids(bytes) {
+        for (id, _) in dialect.items(bytes) {
             let item = item_key(tenant, dialect, &id);
             // A turn without an explicit session is found among all messages of the tenant.
             let own = (!place.scope.0.is_empty()).then(|| own_key(tenant, item, &place.scope));
@@ -97,39 +102,63 @@ pub(super) fn look_up(
     let dialect = request.dialect;
     let mut known = Referred::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
-    let mut said = HashSet::new();
+    let mut said = HashMap::new();
     // The conversation comes first: its messages are the first place to look for the items.
     if let Some(id) = request.previous_response() {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
             Some(conversation) => {
+                said = said_items(dialect, &conversation.messages);
                 known.found.before = conversation.messages;
                 known.path = Some(conversation.path);
-                said.extend(conversation.ids);
             }
             None => return Ok(LookedUp::Lost(Lost::Response)),
         }
     }
-    // All keys are read at once, because each read may wait for the disk.
+    let mut messages = Messages {
+        reads,
+        dialect,
+        room: Room(cap.saturating_mul(READ_TIMES)),
+        last: None,
+    };
     let ids: Vec<&str> = request.named_items().collect();
-    let all = ids.iter().map(|id| item_key(tenant, dialect, id));
-    let keys: Vec<Digest> = all
-        .clone()
-        .chain(all.map(|key| own_key(tenant, key, scope)))
-        .collect();
-    let sets = reads.links(&keys)?;
-    let (all, own) = sets.split_at(ids.len());
-    for (id, (all, own)) in ids.into_iter().zip(all.iter().zip(own)) {
-        let said = all.iter().filter(|(_, message)| said.contains(message));
-        // The most likely messages come first, so that `ENTRIES_PER_ID` cuts off the least likely.
-        let likely = said.rev().chain(own.iter().rev()).chain(all.iter().rev());
-        let likely = likely.map(|(_, message)| *message).take(ENTRIES_PER_ID);
-        match item(reads, dialect, id, likely)?.filter(|item| room.takes(item)) {
-            Some(item) => known.found.items.push(item),
-            None => return Ok(LookedUp::Lost(Lost::Item)),
+    for some in ids.chunks(ITEMS_AT_ONCE) {
+        // Their keys are read at once, because each read may wait for the disk.
+        let all = some.iter().map(|id| item_key(tenant, dialect, id));
+        let own = all.clone().filter(|_| !scope.0.is_empty());
+        let own = own.map(|key| own_key(tenant, key, scope));
+        let keys: Vec<Digest> = all.chain(own).collect();
+        let sets = reads.links(&keys, Take::Last(ENTRIES_PER_ID))?;
+        for (at, id) in some.iter().enumerate() {
+            // The most likely messages come first, so that `ENTRIES_PER_ID` cuts off the least likely.
+            let sets = [sets.get(some.len() + at), sets.get(at)];
+            let likely = sets.into_iter().flatten().flat_map(|set| set.iter().rev());
+            let likely = likely.map(|(_, message)| *message).take(ENTRIES_PER_ID);
+            let item = match said.get(*id) {
+                Some(item) => Some(item.clone()),
+                None => messages.item(id, likely)?,
+            };
+            match item.filter(|item| room.takes(item)) {
+                Some(item) => known.found.items.push(item),
+                None => return Ok(LookedUp::Lost(Lost::Item)),
+            }
         }
     }
     Ok(LookedUp::Found(known))
+}
+
+/// The items of a conversation by their ids. Of several with one id it is the newest.
+fn said_items(dialect: Dialect, messages: &[Bytes]) -> HashMap<String, Bytes> {
+    let each = |message: &Bytes| items_of(dialect, message);
+    messages.iter().flat_map(each).collect()
+}
+
+/// The items of a message by their ids. Of several with one id it is the first.
+fn items_of(dialect: Dialect, message: &Bytes) -> HashMap<String, Bytes> {
+    let items = dialect.items(message).into_iter().rev();
+    items
+        .map(|(id, item)| (id, message.slice_ref(item)))
+        .collect()
 }
 
 /// How many more bytes may be put into a request.
@@ -147,8 +176,6 @@ impl Room {
 struct LinkedConversation {
     /// The path to the response.
     path: Path,
-    /// The digests of its messages.
-    ids: Vec<Digest>,
     /// The bytes of its messages.
     messages: Vec<Bytes>,
 }
@@ -160,9 +187,8 @@ fn conversation(
     room: &mut Room,
 ) -> Result<Option<LinkedConversation>, FindError> {
     let mut newest = None;
-    let links = reads.links(&[key])?.into_iter().flatten();
-    let links: Vec<_> = links.collect();
-    for (_, id) in links.into_iter().rev().take(ENTRIES_PER_ID) {
+    let sets = reads.links(&[key], Take::Last(ENTRIES_PER_ID))?;
+    for (_, id) in sets.into_iter().flatten() {
         let id = RecordId(id);
         if let Some(record) = history::record(reads, id)? {
             // A server that gives an id again no longer knows its first use.
@@ -187,26 +213,50 @@ fn conversation(
             }
         }
     }
-    Ok(Some(LinkedConversation {
-        path,
-        ids: said.messages,
-        messages,
-    }))
+    Ok(Some(LinkedConversation { path, messages }))
 }
 
-/// An item, from the first of the messages that holds it.
-fn item(
-    reads: &Reads<'_>,
+/// The messages in which items are looked for.
+struct Messages<'a> {
+    reads: &'a Reads<'a>,
     dialect: Dialect,
-    id: &str,
-    messages: impl Iterator<Item = Digest>,
-) -> Result<Option<Bytes>, FindError> {
-    for message in messages {
-        let message = reads.blobs(&[message])?.into_iter().next().flatten();
-        let item = message.and_then(|message| dialect.item(&message, id));
-        if item.is_some() {
-            return Ok(item);
-        }
-    }
-    Ok(None)
+    /// How many more bytes may be read.
+    room: Room,
+    /// The items of the message that was read last: a request names several of one message.
+    last: Option<(Digest, HashMap<String, Bytes>)>,
 }
+
+impl Messages<'_> {
+    /// An item, from the first of these messages that holds it.
+    fn item(
+        &mut self,
+        id: &str,
+        messages: impl Iterator<Item = Digest>,
+    ) -> Result<Option<Bytes>, FindError> {
+        for message in messages {
+            if let Some(item) = self.items(message)?.get(id) {
+                // By itself, so that the rest of the message need not stay.
+                return Ok(Some(Bytes::copy_from_slice(item)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The items of a message; none of one that is not stored, or that there is no room to read.
+    fn items(&mut self, message: Digest) -> Result<&HashMap<String, Bytes>, FindError> {
+        let items = match self.last.take() {
+            Some((last, items)) if last == message => items,
+            Some(_) | None if self.room.0 == 0 => HashMap::new(),
+            Some(_) | None => {
+                let bytes = self.reads.blobs(&[message])?.into_iter().flatten().next();
+                let bytes = bytes.filter(|bytes| self.room.takes(bytes));
+                let items = bytes.map(|bytes| items_of(self.dialect, &bytes));
+                items.unwrap_or_default()
+            }
+        };
+        Ok(&self.last.insert((message, items)).1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

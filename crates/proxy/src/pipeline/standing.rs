@@ -5,6 +5,7 @@
 
 use http::StatusCode;
 use plimsoll_model::Digest;
+use plimsoll_store::Take;
 use plimsoll_wire::Purpose;
 
 use super::app::App;
@@ -41,7 +42,7 @@ pub(super) async fn is_proven(
     let find = move |app: &App, patience: &Patience| {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
-        let found = reads.first_links(&[key], 1);
+        let found = reads.links(&[key], Take::First(1));
         Ok(found.is_ok_and(|sets| sets.iter().any(|set| !set.is_empty())))
     };
     let found = look_up(app, opening, find).await.unwrap_or(false);

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use plimsoll_model::Digest;
 use redis::Cmd;
 
-use super::super::batch::{Batch, BatchKind, Link, Listed};
+use super::super::batch::{Batch, BatchKind, Link, Listed, Take};
 use super::super::codec::{self, CodecError, Encoder};
 use super::super::key_mark::KeyMark;
 use super::super::sealing::{KeyName, Seals};
@@ -142,10 +142,17 @@ impl Keys {
         command
     }
 
-    /// Reads so many members of a set, behind the first `from` of them.
-    pub(super) fn read_links(&self, key: &Digest, from: usize, count: usize) -> Cmd {
+    /// Reads so many members of a set, behind the first `from` of them, or before the last `from` of them.
+    pub(super) fn read_links(&self, key: &Digest, take: Take, from: usize, count: usize) -> Cmd {
         let mut command = redis::cmd("ZRANGE");
-        command.arg(self.links(key)).arg(from).arg(from + count - 1);
+        command.arg(self.links(key));
+        match take {
+            Take::First(_) => command.arg(from).arg(from + count - 1),
+            // A place before the end is told by its distance from it.
+            Take::Last(_) => command
+                .arg(format!("-{}", from + count))
+                .arg(format!("-{}", from + 1)),
+        };
         command
     }
 

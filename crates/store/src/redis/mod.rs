@@ -15,7 +15,7 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
-use super::batch::{Batch, BatchKind, MEMBERS};
+use super::batch::{Batch, BatchKind, MEMBERS, Member, Take};
 use super::codec::{CodecError, Encoder};
 use super::error::StoreError;
 use super::overlay::Overlay;
@@ -91,8 +91,8 @@ struct Trouble {
     few_replicas: bool,
 }
 
-/// Members of a set as they are read: turn and id.
-type Members = Vec<(u32, Digest)>;
+/// Members of a set as they are read.
+type Members = Vec<Member>;
 
 impl RedisStore {
     /// Starts the store's threads. Whether a server answers shows only later, because a proxy has to
@@ -175,14 +175,15 @@ impl RedisStore {
         Ok(true)
     }
 
-    pub(super) fn links(&self, keys: &[Digest], most: usize) -> Result<Vec<Members>, StoreError> {
+    pub(super) fn links(&self, keys: &[Digest], take: Take) -> Result<Vec<Members>, StoreError> {
+        let most = take.most();
         self.open_for_reading()?;
         // The overlay is read first. A batch that goes to the server in between is then found twice
         // and never missed.
         let mut waiting: Vec<Members> = {
             let overlay = self.shared.overlay.lock();
             keys.iter()
-                .map(|key| overlay.links(key).collect())
+                .map(|key| take.in_order(overlay.links(key)).take(MEMBERS).collect())
                 .collect()
         };
         if keys.is_empty() {
@@ -191,7 +192,7 @@ impl RedisStore {
         let (shared, asked) = (Arc::clone(&self.shared), keys.to_vec());
         // Some of the members may lead to nothing.
         let page = most.saturating_mul(2).clamp(LEAST_PAGE, MEMBERS);
-        let mut sets = self.wait(async move { shared.read_links(&asked, 0, page).await })?;
+        let mut sets = self.wait(async move { shared.read_links(&asked, take, 0, page).await })?;
         let full: Vec<bool> = sets.iter().map(|set| set.len() >= page).collect();
         sets.append(&mut waiting);
         self.drop_dangling(&mut sets)?;
@@ -202,16 +203,13 @@ impl RedisStore {
             lacking.map(|((key, set), _)| (*key, set)).unzip();
         if !those.is_empty() {
             let shared = Arc::clone(&self.shared);
-            let more = self.wait(async move { shared.read_on(&those, page, most).await })?;
+            let more = self.wait(async move { shared.read_on(&those, take, page).await })?;
             for (set, more) in lacking.into_iter().zip(more) {
                 set.extend(more);
             }
         }
         for (set, waits) in sets.iter_mut().zip(waiting) {
-            set.extend(waits);
-            set.sort_unstable();
-            set.dedup();
-            set.truncate(most);
+            take.join(set, waits);
         }
         Ok(sets)
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll_model::{Digest, is_id_of};
 use redis::{RedisError, Value};
 
-use super::super::batch::MEMBERS;
+use super::super::batch::{MEMBERS, Take};
 use super::keys::{blob_value, parse_member};
 use super::{Members, ReadError, Shared};
 
@@ -18,41 +18,43 @@ const READ_AHEAD: usize = 16;
 const PAGES: usize = 8;
 
 impl Shared {
-    /// So many members of each set behind the first `from` of them, whether their blobs are stored or not.
+    /// So many members of each set, behind the first or before the last `from` of them, whether their blobs are
+    /// stored or not.
     pub(super) async fn read_links(
         &self,
         keys: &[Digest],
+        take: Take,
         from: usize,
         count: usize,
     ) -> Result<Vec<Members>, ReadError> {
         let asked = keys
             .iter()
-            .map(|key| self.keys.read_links(key, from, count));
+            .map(|key| self.keys.read_links(key, take, from, count));
         let pages = self.ask_to_read(asked.collect()).await?.into_iter();
         pages.map(|page| Ok(members(page)?)).collect()
     }
 
-    /// Members of each set behind the first `from` of them whose blobs are stored: so many, or a few more.
-    /// All sets are read on together, page by page.
+    /// Members of each set, behind the first or before the last `from` of them, whose blobs are stored: as many
+    /// as are wanted, or a few more. All sets are read on together, page by page.
     pub(super) async fn read_on(
         &self,
         keys: &[Digest],
+        take: Take,
         from: usize,
-        most: usize,
     ) -> Result<Vec<Members>, ReadError> {
         let mut sets = vec![Members::new(); keys.len()];
         let mut open: Vec<(Digest, &mut Members)> = keys.iter().copied().zip(&mut sets).collect();
         for number in 0..PAGES {
             let those: Vec<Digest> = open.iter().map(|(key, _)| *key).collect();
             let from = from + number * MEMBERS;
-            let pages = self.read_links(&those, from, MEMBERS).await?;
+            let pages = self.read_links(&those, take, from, MEMBERS).await?;
             let ids: Vec<Digest> = pages.iter().flatten().map(|(_, id)| *id).collect();
             let mut stored = self.are_stored(&ids).await?.into_iter();
             let mut unfinished = Vec::new();
             for ((key, set), page) in open.into_iter().zip(pages) {
                 let full = page.len() >= MEMBERS;
                 set.extend(page.into_iter().filter(|_| stored.next().unwrap_or(true)));
-                if full && set.len() < most {
+                if full && set.len() < take.most() {
                     unfinished.push((key, set));
                 }
             }

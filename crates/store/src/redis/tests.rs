@@ -62,7 +62,7 @@ fn batch(seed: u64) -> (Batch, Digest, Digest) {
 /// Whether a store has what the seed names, link and blob.
 fn has(store: &Store, seed: u64) -> bool {
     let (_, key, id) = batch(seed);
-    store.links(&[key]).unwrap() == [[(7, id)]]
+    store.links(&[key], Take::ALL).unwrap() == [[(7, id)]]
         && store.blobs(&[id]).unwrap() == [Some(noise(seed, 2_000))]
 }
 
@@ -88,7 +88,10 @@ fn stores_on_one_server_see_what_the_others_have_acknowledged() {
     }
     let mut elsewhere = settings.clone();
     elsewhere.redis.prefix.push('x');
-    assert_eq!(open(&elsewhere).links(&[batch(0).1]).unwrap(), [vec![]]);
+    assert_eq!(
+        open(&elsewhere).links(&[batch(0).1], Take::ALL).unwrap(),
+        [vec![]]
+    );
 }
 
 #[test]
@@ -99,14 +102,14 @@ fn a_turn_is_written_in_one_round_trip_and_found_in_one() {
     wait(one.commit(batch)).unwrap();
     assert_eq!(one.health().write_trips, 1);
     // Whoever wrote it has it in memory, and asks only for the links.
-    assert_eq!(one.links(&[key]).unwrap(), [[(7, id)]]);
+    assert_eq!(one.links(&[key], Take::ALL).unwrap(), [[(7, id)]]);
     assert!(one.blobs(&[id]).unwrap()[0].is_some());
     assert_eq!(one.health().read_trips, 1);
     // Whoever did not needs the record as well, and reads it with the look whether it is there.
-    assert_eq!(two.links(&[key]).unwrap(), [[(7, id)]]);
+    assert_eq!(two.links(&[key], Take::ALL).unwrap(), [[(7, id)]]);
     assert!(two.blobs(&[id]).unwrap()[0].is_some());
     assert_eq!(two.health().read_trips, 2);
-    assert_eq!(two.links(&[key]).unwrap(), [[(7, id)]]);
+    assert_eq!(two.links(&[key], Take::ALL).unwrap(), [[(7, id)]]);
     assert_eq!(two.health().read_trips, 3);
 }
 
@@ -127,7 +130,7 @@ fn a_value_that_is_not_what_was_written_is_absent() {
         .arg(value)
         .exec(&mut connection)
         .unwrap();
-    assert_eq!(reader.links(&[key]).unwrap(), [vec![]]);
+    assert_eq!(reader.links(&[key], Take::ALL).unwrap(), [vec![]]);
     assert_eq!(reader.blobs(&[id]).unwrap(), [None]);
     assert_eq!(reader.health().mismatched, 2);
     // Whoever commits it again mends it.
@@ -194,7 +197,7 @@ fn each_kind_lives_as_long_as_it_is_to_be_kept() {
             .unwrap();
     }
     let other = open(&settings);
-    assert_eq!(other.links(&[key]).unwrap(), [vec![]]);
+    assert_eq!(other.links(&[key], Take::ALL).unwrap(), [vec![]]);
     assert_eq!(other.sessions(None, 9).unwrap(), []);
     // A sweep takes what has expired out of the list, and the links that led there.
     let part = names.part(session.as_bytes()[0] / 16);
@@ -366,6 +369,19 @@ fn a_set_that_is_full_of_gone_blobs_is_read_on() {
         turn: 3 * most,
     };
     links.push(live);
+    // From its other end, too.
+    let high = blob_id(b"high");
+    let first = Link {
+        key: high,
+        id,
+        turn: 0,
+    };
+    links.push(first);
+    links.extend(
+        (1..2 * most)
+            .map(gone)
+            .map(|link| Link { key: high, ..link }),
+    );
     // A second set that has to be read on, with more that is stored.
     let other = blob_id(b"other");
     links.extend((0..100).map(gone).map(|link| Link { key: other, ..link }));
@@ -382,10 +398,13 @@ fn a_set_that_is_full_of_gone_blobs_is_read_on() {
     .unwrap();
     for few in [1, 65, MEMBERS] {
         let sets = store
-            .first_links(&[key, blob_id(b"none"), other], few)
+            .links(&[key, blob_id(b"none"), other], Take::First(few))
             .unwrap();
         let others: Vec<_> = (200..203).map(|turn| (turn, id)).take(few).collect();
         assert_eq!(sets, [vec![(live.turn, id)], vec![], others]);
+        let sets = store.links(&[high, other], Take::Last(few)).unwrap();
+        let others: Vec<_> = (200..203).rev().map(|turn| (turn, id)).take(few).collect();
+        assert_eq!(sets, [vec![(0, id)], others.into_iter().rev().collect()]);
     }
 }
 
@@ -398,7 +417,7 @@ fn a_store_is_opened_and_closed_without_a_server() {
     let store = open(&nowhere);
     let ticket = store.commit(batch(1).0);
     assert!(!ticket.is_refused());
-    assert!(store.links(&[batch(1).1]).is_err());
+    assert!(store.links(&[batch(1).1], Take::ALL).is_err());
     let waited = nowhere.close_wait;
     assert_eq!(store.close(), Err(StoreError::Slow { waited }));
     assert_eq!(store.close(), Err(StoreError::Closed));
@@ -409,7 +428,7 @@ fn a_store_is_opened_and_closed_without_a_server() {
 fn passwords_are_not_shown() {
     let secret = settings("redis://user:hunter2@127.0.0.1:1");
     let store = open(&secret);
-    let error = store.links(&[batch(1).1]).unwrap_err();
+    let error = store.links(&[batch(1).1], Take::ALL).unwrap_err();
     for shown in [
         error.to_string(),
         format!("{error:?}"),

@@ -20,7 +20,7 @@ use std::path::Path;
 use ::sled::IVec;
 use plimsoll_model::Digest;
 
-use super::super::batch::{Link, MEMBERS};
+use super::super::batch::{Link, MEMBERS, Member, Take};
 use super::super::error::StoreError;
 use super::trees::{Trees, guarded};
 
@@ -182,27 +182,58 @@ impl Trees {
         })
     }
 
-    /// The first links of a key, in order.
+    /// Some members of a key's set whose blob is `stored`, in the order in which they are looked at. Reads no
+    /// further than it has to, because what many sessions said alike fills many packs.
     pub(super) fn links(
         &self,
         path: &Path,
         key: &Digest,
-    ) -> Result<Vec<(u32, Digest)>, StoreError> {
-        let of = key.as_bytes();
-        guarded(path, || {
-            let mut members = Vec::new();
-            let before = self.packs.range(..=&of[..]).next_back().transpose()?;
-            let start = before.map_or_else(|| IVec::from(&FIRST_PACK), |(key, _)| key);
-            for pack in Packs(self.packs.range(start..).peekable()) {
-                let pack = pack?;
-                let left = MEMBERS - members.len();
-                if left == 0 || (*pack.key > of[..] && !pack.key.starts_with(of)) {
-                    break;
+        take: Take,
+        stored: impl Fn(&Digest) -> Result<bool, StoreError>,
+    ) -> Result<Vec<Member>, StoreError> {
+        let (mut members, mut looked) = (Vec::new(), 0);
+        let mut packs = guarded(path, || self.packs_of(key, take))?;
+        while members.len() < take.most()
+            && let Some(pack) = guarded(path, || packs.next().transpose())?
+        {
+            let those = pack.links().filter(|(link, _)| link.key == *key);
+            let those: Vec<Member> = those.map(|(link, _)| (link.turn, link.id)).collect();
+            for member in take.in_order(those.into_iter()) {
+                if members.len() >= take.most() || looked >= MEMBERS {
+                    return Ok(members);
                 }
-                let found = pack.links().filter(|(link, _)| link.key == *key);
-                members.extend(found.take(left).map(|(link, _)| (link.turn, link.id)));
+                looked += 1;
+                if stored(&member.1)? {
+                    members.push(member);
+                }
             }
-            Ok(members)
+        }
+        Ok(members)
+    }
+
+    /// The packs in which links of a key stand, from the end at which those that are wanted do.
+    fn packs_of(
+        &self,
+        key: &Digest,
+        take: Take,
+    ) -> Result<Box<dyn Iterator<Item = Result<Pack, ::sled::Error>>>, ::sled::Error> {
+        let of = key.as_bytes();
+        let before = self.packs.range(..=&of[..]).next_back().transpose()?;
+        let start = before.map_or_else(|| IVec::from(&FIRST_PACK), |(key, _)| key);
+        let mut end = [u8::MAX; KEY_BYTES];
+        end[..of.len()].copy_from_slice(of);
+        // The last of them is not cut off. What it may repeat of the next one are links of other keys.
+        let range = self.packs.range(&start[..]..=&end[..]);
+        Ok(match take {
+            Take::First(_) => Box::new(Packs(range.peekable())),
+            Take::Last(_) => {
+                let mut next: Option<IVec> = None;
+                Box::new(range.rev().map(move |entry| {
+                    let pack = Pack::new(entry?, next.as_deref());
+                    next = Some(pack.key.clone());
+                    Ok(pack)
+                }))
+            }
         })
     }
 

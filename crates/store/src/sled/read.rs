@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use plimsoll_model::{Digest, is_id_of};
 
-use super::super::batch::{Batch, BatchKind, Listed, MEMBERS};
+use super::super::batch::{Batch, BatchKind, Listed, MEMBERS, Member, Take};
 use super::super::codec;
 use super::super::error::StoreError;
 use super::SledStore;
@@ -19,28 +19,46 @@ use super::writes::Writes;
 /// About how many bytes are handed over at a time.
 const PART_BYTES: usize = 1 << 20;
 
+/// Leaves the first members whose blob is stored, up to so many.
+fn drop_dangling(
+    set: &mut Vec<Member>,
+    most: usize,
+    stored: impl Fn(&Digest) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let mut kept = Vec::with_capacity(set.len().min(most));
+    for member in set.drain(..) {
+        if kept.len() >= most {
+            break;
+        }
+        if stored(&member.1)? {
+            kept.push(member);
+        }
+    }
+    *set = kept;
+    Ok(())
+}
+
 impl SledStore {
     pub(crate) fn links(
         &self,
         keys: &[Digest],
-        most: usize,
-    ) -> Result<Vec<Vec<(u32, Digest)>>, StoreError> {
+        take: Take,
+    ) -> Result<Vec<Vec<Member>>, StoreError> {
         // The overlay is read before the trees. A batch that moves from one to the other in between
         // is then found twice and never missed.
-        let mut sets: Vec<Vec<(u32, Digest)>> = {
+        let mut sets: Vec<Vec<Member>> = {
             let overlay = self.shared.overlay.lock();
             keys.iter()
-                .map(|key| overlay.links(key).collect())
+                .map(|key| take.in_order(overlay.links(key)).take(MEMBERS).collect())
                 .collect()
         };
         self.shared.read(|trees, path| {
+            let stored = |id: &Digest| self.shared.has_blob(trees, id);
             for (key, set) in keys.iter().zip(&mut sets) {
-                set.extend(trees.links(path, key)?);
-                set.sort_unstable();
-                set.dedup();
-                set.truncate(MEMBERS);
+                drop_dangling(set, take.most(), stored)?;
+                take.join(set, trees.links(path, key, take, stored)?);
             }
-            self.shared.drop_dangling(trees, &mut sets, most)
+            Ok(())
         })?;
         Ok(sets)
     }
@@ -48,15 +66,14 @@ impl SledStore {
     pub(crate) fn linked(&self) -> Result<Vec<(u32, Digest)>, StoreError> {
         // The overlay comes first, as in `links`.
         let mut set: BTreeSet<(u32, Digest)> = self.shared.overlay.lock().linked().collect();
-        let mut sets = Vec::new();
         self.shared.read(|trees, path| {
             trees.each_member(path, |member| {
                 set.insert(member);
             })?;
-            sets.push(set.into_iter().collect());
-            self.shared.drop_dangling(trees, &mut sets, usize::MAX)
-        })?;
-        Ok(sets.pop().unwrap_or_default())
+            let mut set = set.into_iter().collect();
+            drop_dangling(&mut set, usize::MAX, |id| self.shared.has_blob(trees, id))?;
+            Ok(set)
+        })
     }
 
     pub(crate) fn blobs(&self, ids: &[Digest]) -> Result<Vec<Option<Bytes>>, StoreError> {

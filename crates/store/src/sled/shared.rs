@@ -82,28 +82,10 @@ impl Shared {
         answer
     }
 
-    /// Leaves the first members of each set whose blob is stored, up to so many.
-    pub(super) fn drop_dangling(
-        &self,
-        trees: &Trees,
-        sets: &mut [Vec<(u32, Digest)>],
-        most: usize,
-    ) -> Result<(), StoreError> {
-        for set in sets {
-            let mut kept = Vec::with_capacity(set.len().min(most));
-            for (turn, id) in set.drain(..) {
-                if kept.len() >= most {
-                    break;
-                }
-                // A blob that still waits to be written counts as stored, because it can be read.
-                let waits = self.overlay.lock().blob(&id).is_some();
-                if waits || trees.has_blob(self.place.engine(), &id)? {
-                    kept.push((turn, id));
-                }
-            }
-            *set = kept;
-        }
-        Ok(())
+    /// Whether a blob is stored. One that still waits to be written is, because it can be read.
+    pub(super) fn has_blob(&self, trees: &Trees, id: &Digest) -> Result<bool, StoreError> {
+        let waits = self.overlay.lock().blob(id).is_some();
+        Ok(waits || trees.has_blob(self.place.engine(), id)?)
     }
 
     pub(super) fn is_degraded(&self) -> bool {

@@ -97,7 +97,7 @@ fn present(store: &Store, numbers: std::ops::Range<u64>) -> Result<usize, StoreE
     for number in numbers {
         let batch = numbered(number);
         let keys: Vec<_> = batch.links.iter().take(3).map(|link| link.key).collect();
-        let links = store.links(&keys)?.concat();
+        let links = store.links(&keys, Take::ALL)?.concat();
         let blob = store.blobs(&[batch.blobs[0].0])?.remove(0);
         assert!(blob.as_ref().is_none_or(|blob| *blob == batch.blobs[0].1));
         let all = vec![(number as u32, batch.blobs[0].0); 3];
@@ -322,7 +322,7 @@ fn nothing_acknowledged_is_lost_to_kills() {
     }
     let lost = unlisted(&store, acknowledged.iter().copied());
     assert_eq!(lost, None, "a row is lost");
-    let shared = store.links(&[key(u64::MAX)]).unwrap().remove(0);
+    let shared = store.links(&[key(u64::MAX)], Take::ALL).unwrap().remove(0);
     assert!(shared.len() >= acknowledged.len().min(MEMBERS));
     store.close().unwrap();
     let sizes = acknowledged

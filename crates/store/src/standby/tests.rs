@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll_model::blob_id;
 
 use super::super::Store;
-use super::super::batch::Link;
+use super::super::batch::{Link, Take};
 use super::super::tests::{config, noise, until, wait};
 use super::*;
 
@@ -44,7 +44,7 @@ fn of(number: u64) -> HashSet<Digest> {
 fn has(store: &Store, number: u64) -> bool {
     let id = batch(number).blobs[0].0;
     let blob = store.blobs(&[id]).unwrap()[0].is_some();
-    let links = store.links(&[blob_id(b"key")]).unwrap();
+    let links = store.links(&[blob_id(b"key")], Take::ALL).unwrap();
     let link = links[0].iter().any(|(_, to)| *to == id);
     let rows = store.sessions(None, 99).unwrap();
     let row = rows.iter().any(|row| row.session == session(number));

@@ -1,4 +1,4 @@
-//! How much of a set of links is read.
+//! How much of a set of links is read, and from which end.
 
 use super::*;
 
@@ -13,22 +13,36 @@ fn links_that_lead_to_nothing_are_not_counted_among_the_first() {
         turn,
     };
     let gone = (0..70).map(|turn| link(turn, key(u64::from(turn) + 2)));
+    let other = |link| Link {
+        key: key(2),
+        ..link
+    };
+    let other = [link(3, live), link(4, live)]
+        .into_iter()
+        .chain(gone.clone().skip(5))
+        .map(other);
     let batch = Batch {
         blobs: vec![(live, bytes)],
-        links: gone.chain([link(70, live), link(71, live)]).collect(),
+        links: gone
+            .chain([link(70, live), link(71, live)])
+            .chain(other)
+            .collect(),
         ..Batch::default()
     };
     for store in [open(dir.path()).store, Store::Memory(Memory::default())] {
         wait(store.commit(batch.clone())).unwrap();
-        let first = |most| store.first_links(&[key(1)], most).unwrap();
+        let first = |most| store.links(&[key(1)], Take::First(most)).unwrap();
+        let last = |most| store.links(&[key(2)], Take::Last(most)).unwrap();
         assert_eq!(first(1), [[(70, live)]]);
         assert_eq!(first(65), [[(70, live), (71, live)]]);
+        assert_eq!(last(1), [[(4, live)]]);
+        assert_eq!(last(65), [[(3, live), (4, live)]]);
     }
 }
 
 /// What many sessions have said alike leads to as many records: no request waits for all of them.
 #[test]
-fn of_a_large_set_the_first_members_are_read() {
+fn of_a_large_set_the_first_or_last_members_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let most = u32::try_from(MEMBERS).unwrap();
     let blobs: Vec<(Digest, Bytes)> = (0..most + 50)
@@ -54,15 +68,20 @@ fn of_a_large_set_the_first_members_are_read() {
         // Waiting to be written, and written.
         let ticket = store.commit(batch.clone());
         for _ in 0..2 {
-            let sets = store.links(&[key(1)]).unwrap();
+            let sets = store.links(&[key(1)], Take::ALL).unwrap();
             let turns: Vec<u32> = sets[0].iter().map(|(turn, _)| *turn).collect();
             assert_eq!(turns, (0..most).collect::<Vec<u32>>());
             for few in [0, 1, 65, usize::MAX] {
-                let first = store.first_links(&[key(1), key(2)], few).unwrap();
+                let first = store.links(&[key(1), key(2)], Take::First(few)).unwrap();
                 assert_eq!(first, [&sets[0][..few.min(MEMBERS)], &[]]);
+                let last = store.links(&[key(1), key(2)], Take::Last(few)).unwrap();
+                let turns: Vec<u32> = last[0].iter().map(|(turn, _)| *turn).collect();
+                let lowest = most + 50 - u32::try_from(few.min(MEMBERS)).unwrap();
+                assert_eq!(turns, (lowest..most + 50).collect::<Vec<u32>>());
+                assert!(last[1].is_empty());
             }
         }
         wait(ticket).unwrap();
-        assert_eq!(store.links(&[key(1)]).unwrap()[0].len(), MEMBERS);
+        assert_eq!(store.links(&[key(1)], Take::ALL).unwrap()[0].len(), MEMBERS);
     }
 }

@@ -1,12 +1,10 @@
 //! Putting into a request what it refers to: the conversation up to a response, and items that it
 //! names by their ids. Never looks anything up.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use plimsoll_model::raw::{self, Edit, Object};
 
-use super::item::{self, ResponsesItem, Unit};
+use super::item::{self, Unit};
 use super::request::{PREVIOUS, References, decode};
 use crate::json;
 use crate::request_fields::RequestFields;
@@ -89,18 +87,12 @@ fn join(items: &[Bytes]) -> Bytes {
     json::joined(&some.collect::<Vec<_>>())
 }
 
-/// The ids of a unit's items, by which they may be referred to.
-pub fn ids(unit: &[u8]) -> Vec<String> {
+/// The items of a unit that have an id, by which they may be referred to.
+pub fn items(unit: &[u8]) -> Vec<(String, &[u8])> {
     let items = item::items(unit).unwrap_or_default();
-    let ids = items.iter().filter_map(ResponsesItem::id);
-    ids.map(Cow::into_owned).collect()
-}
-
-/// The item of a unit that has this id.
-pub fn item(unit: &[u8], id: &str) -> Option<Bytes> {
-    let items = item::items(unit).ok()?;
-    let item = items.iter().find(|item| item.id().as_deref() == Some(id))?;
-    Some(Bytes::copy_from_slice(item.raw()))
+    let named = items.iter().map(|item| (item.id(), item.raw()));
+    let named = named.filter_map(|(id, raw)| Some((id?.into_owned(), raw)));
+    named.collect()
 }
 
 #[cfg(test)]
@@ -236,14 +228,12 @@ mod tests {
     #[test]
     fn items_are_found_by_their_ids() {
         let unit = BEFORE[2].as_bytes();
-        assert_eq!(ids(unit), ["rs_1", "fc_1"]);
-        assert_eq!(
-            item(unit, "rs_1").unwrap(),
-            r#"{"type":"reasoning","id":"rs_1"}"#
-        );
-        assert_eq!(item(unit, "rs_2"), None);
-        assert_eq!(ids(BEFORE[0].as_bytes()), [""; 0]);
-        assert_eq!(ids(BEFORE[1].as_bytes()), [""; 0]);
+        let found = items(unit);
+        let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["rs_1", "fc_1"]);
+        assert_eq!(found[0].1, br#"{"type":"reasoning","id":"rs_1"}"#);
+        assert!(items(BEFORE[0].as_bytes()).is_empty());
+        assert!(items(BEFORE[1].as_bytes()).is_empty());
     }
 
     #[test]

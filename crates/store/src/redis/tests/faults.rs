@@ -32,7 +32,10 @@ fn killed_under_load(fsync: &str) {
         server.kill();
         let (_, key, id) = batch(seed + 40);
         let late = store.commit(batch(seed + 40).0);
-        assert!(store.links(&[batch(0).1]).is_err(), "round {round}");
+        assert!(
+            store.links(&[batch(0).1], Take::ALL).is_err(),
+            "round {round}"
+        );
         // What waits can be read.
         assert_eq!(store.blobs(&[id]).unwrap().len(), 1);
         let health = store.health();
@@ -42,7 +45,7 @@ fn killed_under_load(fsync: &str) {
             wait(ticket).unwrap();
         }
         wait(late).unwrap();
-        assert_eq!(store.links(&[key]).unwrap(), [[(7, id)]]);
+        assert_eq!(store.links(&[key], Take::ALL).unwrap(), [[(7, id)]]);
         seed += 20;
         assert!((0..seed).all(|seed| has(&store, seed)), "round {round}");
         assert!(store.notes().is_empty(), "{:?}", store.notes());
@@ -75,14 +78,14 @@ fn a_server_that_hangs_is_waited_for_by_one_reader_only() {
     server.hang(true);
     let ticket = store.commit(batch(2).0);
     let (_, key, _) = batch(3);
-    let error = store.links(&[key]).unwrap_err();
+    let error = store.links(&[key], Take::ALL).unwrap_err();
     assert!(
         error.to_string().contains(&server.port.to_string()),
         "{error}"
     );
     let trips = store.health().read_trips;
     for _ in 0..100 {
-        assert_eq!(store.links(&[key]), Err(error.clone()));
+        assert_eq!(store.links(&[key], Take::ALL), Err(error.clone()));
     }
     assert_eq!(store.health().read_trips, trips, "the others did not ask");
     assert!(

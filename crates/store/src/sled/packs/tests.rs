@@ -28,6 +28,11 @@ fn day_of(trees: &Trees, dir: &Path, link: &Link) -> Option<u16> {
 }
 
 /// All links as reading in parts finds them.
+/// Members of a key's set, all of which are stored.
+fn found(trees: &Trees, dir: &Path, key: u8, take: Take) -> Vec<Member> {
+    trees.links(dir, &digest(key), take, |_| Ok(true)).unwrap()
+}
+
 fn all(trees: &Trees) -> Vec<(Link, u16)> {
     let packs = trees.packs_after(None).map(Result::unwrap);
     packs
@@ -76,7 +81,20 @@ proptest! {
         for key in 0..13 {
             let mut members: Vec<_> = known.keys().filter(|link| link.key == digest(key)).map(|link| (link.turn, link.id)).collect();
             members.sort_unstable();
-            prop_assert_eq!(trees.links(dir.path(), &digest(key)).unwrap(), members);
+            prop_assert_eq!(found(&trees, dir.path(), key, Take::ALL), members.clone());
+            // From both ends, and without some whose blob is not stored.
+            let most = members.len();
+            for few in [0, 1, most / 2, most, most + 1] {
+                prop_assert_eq!(found(&trees, dir.path(), key, Take::First(few)), &members[..few.min(most)]);
+                members.reverse();
+                prop_assert_eq!(found(&trees, dir.path(), key, Take::Last(few)), &members[..few.min(most)]);
+                members.reverse();
+            }
+            members.retain(|(_, id)| *id != digest(1));
+            let stored = |id: &Digest| Ok(*id != digest(1));
+            let some = trees.links(dir.path(), &digest(key), Take::First(3), stored).unwrap();
+            prop_assert_eq!(&some[..], &members[..some.len()]);
+            prop_assert_eq!(some.len(), members.len().min(3));
         }
         let mut each = Vec::new();
         trees.each_member(dir.path(), |member| each.push(member)).unwrap();
@@ -110,7 +128,14 @@ fn a_split_that_a_kill_cut_in_two_shows_no_link_twice_and_loses_none_later() {
     trees.packs.insert(FIRST_PACK, whole).unwrap();
     known.remove(&link(1, 1, 1));
     assert_eq!(all(&trees), sorted(&known));
-    assert_eq!(trees.links(dir.path(), &digest(1)).unwrap().len(), 10);
+    for take in [Take::ALL, Take::Last(MEMBERS)] {
+        let mut turns: Vec<u32> = found(&trees, dir.path(), 1, take)
+            .iter()
+            .map(|(turn, _)| *turn)
+            .collect();
+        turns.sort_unstable();
+        assert_eq!(turns, [0, 10, 20, 30, 40, 50, 55, 60, 65, 70]);
+    }
     // The pack fills again beside what it shares, and is split again.
     for number in [2, 3, 4, 5, 6, 7, 12, 13, 14] {
         let link = link(1, number, 1);
