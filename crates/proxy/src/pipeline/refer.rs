@@ -18,6 +18,9 @@ use crate::history::{self, FindError, Reads};
 /// How many entries with the same id are read, the newest ones. Some servers give one id to everything, and
 /// each request would otherwise read all of it.
 const ENTRIES_PER_ID: usize = 16;
+/// How many items of a turn can be named later, the newest ones. A turn brings a few; one that brings thousands
+/// at once costs the store as many keys, which lie far apart.
+const LINKED_ITEMS: usize = 512;
 /// How many items are looked up at a time. Between them it is asked whether anybody still waits.
 const ITEMS_AT_ONCE: usize = 64;
 /// How many times the longest body is read at most to find items: a short request could name one item of
@@ -42,7 +45,7 @@ fn own_key(tenant: TenantId, item: Digest, scope: &Scope) -> Digest {
     tenant.key(&[b"item of", item.as_bytes(), scope.0.as_bytes()])
 }
 
-/// The links that lead to a response by its id, and to the items of its turn by theirs.
+/// The links that lead to a response by its id, and to the newest items of its turn by theirs.
 pub(super) fn links(
     place: &RecordPlace,
     dialect: Dialect,
@@ -55,17 +58,19 @@ pub(super) fn links(
         id: record.0,
         turn,
     }];
-    for (message, bytes) in &kept.messages {
-        for (id, _) in dialect.items(bytes) {
-            let item = item_key(tenant, dialect, &id);
-            // A turn without an explicit session is found among all messages of the tenant.
-            let own = (!place.scope.0.is_empty()).then(|| own_key(tenant, item, &place.scope));
-            links.extend([item].into_iter().chain(own).map(|key| Link {
-                key,
-                id: *message,
-                turn,
-            }));
-        }
+    let newest = kept.messages.iter().rev().flat_map(|(message, bytes)| {
+        let items = dialect.items(bytes).into_iter().rev();
+        items.map(|(id, _)| (*message, id))
+    });
+    for (message, id) in newest.take(LINKED_ITEMS) {
+        let item = item_key(tenant, dialect, &id);
+        // A turn without an explicit session is found among all messages of the tenant.
+        let own = (!place.scope.0.is_empty()).then(|| own_key(tenant, item, &place.scope));
+        links.extend([item].into_iter().chain(own).map(|key| Link {
+            key,
+            id: message,
+            turn,
+        }));
     }
     links
 }
