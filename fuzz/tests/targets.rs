@@ -164,7 +164,7 @@ fn decoded(dialect: Dialect, bytes: &[u8]) {
         let _texts = (
             dialect.text(message),
             dialect.reasoning(message),
-            dialect.ids(message),
+            dialect.items(message),
             dialect.assistant_text(message),
         );
     }

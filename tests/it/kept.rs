@@ -7,7 +7,7 @@ use std::path::Path;
 use plimsoll::config::Backend;
 use plimsoll_console::inspect::{Archive, erasure, export};
 use plimsoll_core::turn::StoreContent;
-use plimsoll_model::{Content, Digest, Erased, TurnRecord, blob_id};
+use plimsoll_model::{Content, Digest, Erased, Said, TurnRecord, blob_id};
 use plimsoll_scripted::{Reply, Script};
 use plimsoll_store::memory::Memory;
 use plimsoll_store::{Batch, BatchKind, Store};
@@ -190,7 +190,7 @@ fn commit(store: &Store, session: &str, turn: u32) -> [Digest; 2] {
     let said = |at: u32| Digest::of(&[session.as_bytes(), &turn.to_le_bytes(), &at.to_le_bytes()]);
     let content = Content {
         from: 0,
-        messages: (1..SAID).map(said).collect(),
+        messages: (1..SAID).map(said).map(Said::Alone).collect(),
         answer: said(0),
         tools: None,
     };

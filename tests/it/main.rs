@@ -90,6 +90,7 @@ mod run;
 mod series;
 mod setup;
 mod shared_store;
+mod short_messages;
 mod silences;
 mod silent_cuts;
 mod stalls;

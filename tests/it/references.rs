@@ -78,33 +78,33 @@ pub async fn provider() -> Lenient {
     .await
 }
 
-struct Heard {
-    status: u16,
+pub struct Heard {
+    pub status: u16,
     headers: HeaderMap,
     /// The response object, the last one of a stream.
-    body: Value,
+    pub body: Value,
 }
 
 impl Heard {
-    fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.body["id"].as_str().unwrap()
     }
 
-    fn unmanaged(&self) -> Option<&str> {
+    pub fn unmanaged(&self) -> Option<&str> {
         let why = self.headers.get("x-plimsoll-unmanaged")?;
         Some(why.to_str().unwrap())
     }
 }
 
 /// One who asks.
-struct Asker {
+pub struct Asker {
     url: String,
     key: &'static str,
     stream: bool,
 }
 
 impl Asker {
-    fn of(proxy: &Proxy, stream: bool) -> Self {
+    pub fn of(proxy: &Proxy, stream: bool) -> Self {
         Self::at(proxy.url("/v1/responses"), stream)
     }
 
@@ -122,7 +122,7 @@ impl Asker {
         body.to_string()
     }
 
-    async fn ask(&self, more: Value) -> Heard {
+    pub async fn ask(&self, more: Value) -> Heard {
         let request = client().post(&self.url).bearer_auth(self.key);
         let request = request.header("content-type", "application/json");
         let response = soon(request.body(self.bytes(more)).send()).await.unwrap();

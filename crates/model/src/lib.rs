@@ -45,8 +45,8 @@ pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
 pub use numbers::{grouped, share_tokens};
 pub use pins::{MOST_PINS, PinMove, PinOutcome, Pins};
 pub use record::{
-    BoundTo, Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Snapshot,
-    SnapshotEntry, StoredHop, TurnRecord,
+    BoundTo, Content, Effect, ExplicitKind, HiddenCall, HiddenTool, Original, Parent, Said,
+    Snapshot, SnapshotEntry, StoredHop, TurnRecord,
 };
 pub use rope::Rope;
 pub use session_row::{RowSizes, SessionRow};

@@ -277,6 +277,24 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// Where a message of the client's content is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    /// By itself, under the digest of its bytes.
+    Alone(Digest),
+    /// Under this digest with other short messages that came with it, and at this place among them.
+    Among(Digest, u16),
+}
+
+impl Said {
+    /// The blob that holds it.
+    #[must_use]
+    pub fn blob(self) -> Digest {
+        let (Self::Alone(blob) | Self::Among(blob, _)) = self;
+        blob
+    }
+}
+
 /// The client's content that was stored with a turn. Together with the contents of the turns before
 /// it, back to the last that begins at 0, it is the client's whole history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,7 +302,7 @@ pub struct Content {
     /// The index of the first message that is listed; those before it are in earlier turns.
     pub from: u32,
     /// The client's messages from there on, byte for byte.
-    pub messages: Vec<Digest>,
+    pub messages: Vec<Said>,
     /// The visible response as the proxy sent it. The next turn's request brings it as the client
     /// keeps it.
     pub answer: Digest,

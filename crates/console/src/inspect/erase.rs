@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use plimsoll_model::{Content, Digest, Erased, Parent, SessionRow, TenantId, TurnRecord};
+use plimsoll_model::{Content, Digest, Erased, Parent, Said, SessionRow, TenantId, TurnRecord};
 use plimsoll_store::{Batch, BatchKind, Store, StoreError};
 
 use super::archive::ArchiveError;
@@ -155,7 +155,8 @@ impl Named {
                     tools,
                     ..
                 } = rmp_serde::from_slice(&bytes)?;
-                let named = messages.into_iter().chain([answer]).chain(tools);
+                let messages = messages.into_iter().map(Said::blob);
+                let named = messages.chain([answer]).chain(tools);
                 named.for_each(&mut *each);
             }
         }

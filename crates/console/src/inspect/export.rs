@@ -44,7 +44,7 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
     let whole = match history::conversation(&reads, &path)? {
-        Some(said) => texts(store, &said)?,
+        Some(said) => texts(&reads, &said)?,
         None => None,
     };
     let (messages, tools) = match &whole {
@@ -70,23 +70,20 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     })
 }
 
-/// The texts of these digests, each on one line. `None` if one is not stored.
+/// The texts of a conversation, each on one line. `None` if one is not stored.
 #[expect(clippy::type_complexity, reason = "messages and tools, used once")]
 fn texts(
-    store: &Store,
+    reads: &Reads<'_>,
     said: &Conversation,
 ) -> Result<Option<(Vec<String>, Option<String>)>, ArchiveError> {
-    let mut messages = Vec::with_capacity(said.messages.len());
-    for ids in said.messages.chunks(64) {
-        for bytes in store.blobs(ids)? {
-            let Some(bytes) = bytes else { return Ok(None) };
-            messages.push(one_line(&bytes));
-        }
-    }
     let tools = match said.tools {
-        Some(id) => store.blobs(&[id])?.into_iter().next().flatten(),
+        Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
         None => None,
     };
+    let Some(messages) = said.read(reads, |_| true)? else {
+        return Ok(None);
+    };
+    let messages = messages.iter().map(|bytes| one_line(bytes)).collect();
     Ok(Some((messages, tools.map(|bytes| one_line(&bytes)))))
 }
 

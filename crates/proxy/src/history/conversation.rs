@@ -1,21 +1,86 @@
 //! A conversation whose content is stored: its messages, in order, from the lists that its turns
-//! keep. Never reads a message itself.
+//! keep, and how short messages lie together. Never looks into a message.
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use plimsoll_core::session::path::Path;
-use plimsoll_model::{Content, Digest};
+use plimsoll_core::turn::ending::encode;
+use plimsoll_model::{Content, Digest, Said};
 
 use super::{FindError, Reads};
 
 /// How many lists are read at a time.
 const LISTS: usize = 32;
+/// How many messages are read at a time.
+const MESSAGES_AT_ONCE: usize = 64;
 
-/// A conversation by the digests of its messages.
+/// A conversation that is stored.
 #[derive(Default)]
 pub struct Conversation {
     /// All messages, including the last answer.
-    pub messages: Vec<Digest>,
+    pub messages: Vec<Said>,
     /// The tools that came with its last request.
     pub tools: Option<Digest>,
+}
+
+impl Conversation {
+    /// The bytes of all messages. `None` if one of them is not stored, or if `takes` refuses one.
+    ///
+    /// # Errors
+    /// [`FindError`] where the store fails.
+    pub fn read(
+        &self,
+        reads: &Reads<'_>,
+        mut takes: impl FnMut(&Bytes) -> bool,
+    ) -> Result<Option<Vec<Bytes>>, FindError> {
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for some in self.messages.chunks(MESSAGES_AT_ONCE) {
+            let mut ids: Vec<Digest> = some.iter().map(|said| said.blob()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            let blobs = reads.blobs(&ids)?;
+            let held: HashMap<Digest, Vec<Bytes>> = ids
+                .into_iter()
+                .zip(blobs)
+                .filter_map(|(id, blob)| Some((id, held_by(&blob?))))
+                .collect();
+            for said in some {
+                let at = match said {
+                    Said::Alone(_) => 0,
+                    Said::Among(_, at) => usize::from(*at),
+                };
+                let held = held.get(&said.blob());
+                let message = held.and_then(|held| held.get(at)).cloned();
+                match message.filter(&mut takes) {
+                    Some(message) => messages.push(message),
+                    None => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(messages))
+    }
+}
+
+/// Short messages as one blob.
+#[must_use]
+pub fn together(messages: &[&str]) -> Bytes {
+    encode(&messages)
+}
+
+/// The messages that a blob holds: several that were put together, or itself.
+#[must_use]
+pub fn held_by(blob: &Bytes) -> Vec<Bytes> {
+    // Several are an array of MessagePack, which begins as no JSON does.
+    match rmp_serde::from_slice::<Vec<&str>>(blob) {
+        Ok(several) => {
+            let several = several.into_iter();
+            several
+                .map(|text| blob.slice_ref(text.as_bytes()))
+                .collect()
+        }
+        Err(_) => vec![blob.clone()],
+    }
 }
 
 /// The conversation of a path; `None` if a part of it was not stored.
@@ -53,7 +118,7 @@ fn join(lists: Vec<Content>) -> Option<Conversation> {
         }
         conversation.messages.truncate(from);
         conversation.messages.extend(list.messages);
-        conversation.messages.push(list.answer);
+        conversation.messages.push(Said::Alone(list.answer));
         conversation.tools = list.tools;
     }
     Some(conversation)

@@ -8,7 +8,7 @@ mod reads;
 
 use std::sync::Arc;
 
-pub use conversation::{Conversation, conversation};
+pub use conversation::{Conversation, conversation, held_by, together};
 pub use patience::{Patience, Waiting};
 pub use readers::Readers;
 pub use reads::Reads;

@@ -2,7 +2,7 @@
 //! and items are stored, and reads what they lead to. Never crosses tenants, and never guesses:
 //! what is incomplete counts as not found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::Bytes;
 use plimsoll_core::session::path::Path;
@@ -23,18 +23,18 @@ const ENTRIES_PER_ID: usize = 16;
 const LINKED_ITEMS: usize = 512;
 /// How many items are looked up at a time. Between them it is asked whether anybody still waits.
 const ITEMS_AT_ONCE: usize = 64;
+/// How many blobs are remembered in which items were looked for.
+const KNOWN_BLOBS: usize = 2;
 /// How many times the longest body is read at most to find items: a short request could name one item of
 /// each of many long messages.
 const READ_TIMES: usize = 4;
-/// How many messages are read at a time.
-const MESSAGES_AT_ONCE: usize = 64;
 
 /// The key that leads to the record of a response.
 fn response_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     tenant.key(&[b"response", dialect.name().as_bytes(), id.as_bytes()])
 }
 
-/// The key that leads to the messages that hold an item.
+/// The key that leads to the blobs that hold an item.
 fn item_key(tenant: TenantId, dialect: Dialect, id: &str) -> Digest {
     tenant.key(&[b"item", dialect.name().as_bytes(), id.as_bytes()])
 }
@@ -58,17 +58,19 @@ pub(super) fn links(
         id: record.0,
         turn,
     }];
-    let newest = kept.messages.iter().rev().flat_map(|(message, bytes)| {
+    let mut seen = HashSet::new();
+    let newest = kept.messages.iter().rev().flat_map(|(blob, bytes)| {
         let items = dialect.items(bytes).into_iter().rev();
-        items.map(|(id, _)| (*message, id))
+        items.map(|(id, _)| (*blob, id))
     });
-    for (message, id) in newest.take(LINKED_ITEMS) {
+    let newest = newest.filter(|item| seen.insert(item.clone()));
+    for (blob, id) in newest.take(LINKED_ITEMS) {
         let item = item_key(tenant, dialect, &id);
         // A turn without an explicit session is found among all messages of the tenant.
         let own = (!place.scope.0.is_empty()).then(|| own_key(tenant, item, &place.scope));
         links.extend([item].into_iter().chain(own).map(|key| Link {
             key,
-            id: message,
+            id: blob,
             turn,
         }));
     }
@@ -107,13 +109,16 @@ pub(super) fn look_up(
     let dialect = request.dialect;
     let mut known = Referred::default();
     let mut room = Room(cap.saturating_sub(request.body.len()));
+    let ids: Vec<&str> = request.named_items().collect();
     let mut said = HashMap::new();
     // The conversation comes first: its messages are the first place to look for the items.
     if let Some(id) = request.previous_response() {
         let key = response_key(tenant, dialect, id);
         match conversation(reads, key, &mut room)? {
             Some(conversation) => {
-                said = said_items(dialect, &conversation.messages);
+                if !ids.is_empty() {
+                    said = said_items(dialect, &conversation.messages);
+                }
                 known.found.before = conversation.messages;
                 known.path = Some(conversation.path);
             }
@@ -124,24 +129,15 @@ pub(super) fn look_up(
         reads,
         dialect,
         room: Room(cap.saturating_mul(READ_TIMES)),
-        last: None,
+        known: VecDeque::new(),
     };
-    let ids: Vec<&str> = request.named_items().collect();
     for some in ids.chunks(ITEMS_AT_ONCE) {
-        // Their keys are read at once, because each read may wait for the disk.
-        let all = some.iter().map(|id| item_key(tenant, dialect, id));
-        let own = all.clone().filter(|_| !scope.0.is_empty());
-        let own = own.map(|key| own_key(tenant, key, scope));
-        let keys: Vec<Digest> = all.chain(own).collect();
-        let sets = reads.links(&keys, Take::Last(ENTRIES_PER_ID))?;
-        for (at, id) in some.iter().enumerate() {
-            // The most likely messages come first, so that `ENTRIES_PER_ID` cuts off the least likely.
-            let sets = [sets.get(some.len() + at), sets.get(at)];
-            let likely = sets.into_iter().flatten().flat_map(|set| set.iter().rev());
-            let likely = likely.map(|(_, message)| *message).take(ENTRIES_PER_ID);
+        let lacking = some.iter().filter(|id| !said.contains_key(**id));
+        let mut likely = likely(reads, (tenant, dialect, scope), lacking)?.into_iter();
+        for id in some {
             let item = match said.get(*id) {
                 Some(item) => Some(item.clone()),
-                None => messages.item(id, likely)?,
+                None => messages.item(id, likely.next().unwrap_or_default())?,
             };
             match item.filter(|item| room.takes(item)) {
                 Some(item) => known.found.items.push(item),
@@ -150,6 +146,30 @@ pub(super) fn look_up(
         }
     }
     Ok(LookedUp::Found(known))
+}
+
+/// The blobs in which each of these items may be, the most likely first: the newest of the session, and then the
+/// newest of the tenant.
+fn likely<'a>(
+    reads: &Reads<'_>,
+    (tenant, dialect, scope): (TenantId, Dialect, &Scope),
+    ids: impl Iterator<Item = &'a &'a str>,
+) -> Result<Vec<Vec<Digest>>, FindError> {
+    let all: Vec<Digest> = ids.map(|id| item_key(tenant, dialect, id)).collect();
+    let own = all.iter().filter(|_| !scope.0.is_empty());
+    let own = own.map(|key| own_key(tenant, *key, scope));
+    // All keys are read at once, because each read may wait for the disk.
+    let keys: Vec<Digest> = own.chain(all.iter().copied()).collect();
+    let mut own = reads.links(&keys, Take::Last(ENTRIES_PER_ID))?;
+    let all = own.split_off(keys.len() - all.len());
+    let own = own.into_iter().map(Some).chain(std::iter::repeat(None));
+    let sets = own.zip(all).map(|(own, all)| {
+        let newest = own.into_iter().chain([all]);
+        let newest = newest.flat_map(|set| set.into_iter().rev());
+        let newest = newest.map(|(_, blob)| blob).take(ENTRIES_PER_ID);
+        newest.collect()
+    });
+    Ok(sets.collect())
 }
 
 /// The items of a conversation by their ids. Of several with one id it is the newest.
@@ -209,16 +229,8 @@ fn conversation(
     let Some(said) = history::conversation(reads, &path)? else {
         return Ok(None);
     };
-    let mut messages = Vec::with_capacity(said.messages.len());
-    for ids in said.messages.chunks(MESSAGES_AT_ONCE) {
-        for bytes in reads.blobs(ids)? {
-            match bytes.filter(|bytes| room.takes(bytes)) {
-                Some(bytes) => messages.push(bytes),
-                None => return Ok(None),
-            }
-        }
-    }
-    Ok(Some(LinkedConversation { path, messages }))
+    let messages = said.read(reads, |bytes| room.takes(bytes))?;
+    Ok(messages.map(|messages| LinkedConversation { path, messages }))
 }
 
 /// The messages in which items are looked for.
@@ -227,39 +239,40 @@ struct Messages<'a> {
     dialect: Dialect,
     /// How many more bytes may be read.
     room: Room,
-    /// The items of the message that was read last: a request names several of one message.
-    last: Option<(Digest, HashMap<String, Bytes>)>,
+    /// The items of the blobs that were read last, the newest first: a request names several items of one, and in
+    /// between some of another.
+    known: VecDeque<(Digest, HashMap<String, Bytes>)>,
 }
 
 impl Messages<'_> {
-    /// An item, from the first of these messages that holds it.
-    fn item(
-        &mut self,
-        id: &str,
-        messages: impl Iterator<Item = Digest>,
-    ) -> Result<Option<Bytes>, FindError> {
-        for message in messages {
-            if let Some(item) = self.items(message)?.get(id) {
-                // By itself, so that the rest of the message need not stay.
-                return Ok(Some(Bytes::copy_from_slice(item)));
+    /// An item, from the first of these blobs that holds it.
+    fn item(&mut self, id: &str, blobs: Vec<Digest>) -> Result<Option<Bytes>, FindError> {
+        for blob in blobs {
+            let known = self.known.iter().position(|(known, _)| *known == blob);
+            let items = match known.and_then(|at| self.known.remove(at)) {
+                Some((_, items)) => items,
+                None => self.read(blob)?,
+            };
+            // By itself, so that the rest of the blob need not stay.
+            let item = items.get(id).map(|item| Bytes::copy_from_slice(item));
+            self.known.push_front((blob, items));
+            self.known.truncate(KNOWN_BLOBS);
+            if item.is_some() {
+                return Ok(item);
             }
         }
         Ok(None)
     }
 
-    /// The items of a message; none of one that is not stored, or that there is no room to read.
-    fn items(&mut self, message: Digest) -> Result<&HashMap<String, Bytes>, FindError> {
-        let items = match self.last.take() {
-            Some((last, items)) if last == message => items,
-            Some(_) | None if self.room.0 == 0 => HashMap::new(),
-            Some(_) | None => {
-                let bytes = self.reads.blobs(&[message])?.into_iter().flatten().next();
-                let bytes = bytes.filter(|bytes| self.room.takes(bytes));
-                let items = bytes.map(|bytes| items_of(self.dialect, &bytes));
-                items.unwrap_or_default()
-            }
-        };
-        Ok(&self.last.insert((message, items)).1)
+    /// The items of a blob; none of one that is not stored, or that there is no room to read.
+    fn read(&mut self, blob: Digest) -> Result<HashMap<String, Bytes>, FindError> {
+        if self.room.0 == 0 {
+            return Ok(HashMap::new());
+        }
+        let bytes = self.reads.blobs(&[blob])?.into_iter().flatten().next();
+        let bytes = bytes.filter(|bytes| self.room.takes(bytes));
+        let messages = bytes.map(|bytes| history::held_by(&bytes));
+        Ok(said_items(self.dialect, &messages.unwrap_or_default()))
     }
 }
 

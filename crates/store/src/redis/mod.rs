@@ -195,7 +195,7 @@ impl RedisStore {
         let mut sets = self.wait(async move { shared.read_links(&asked, take, 0, page).await })?;
         let full: Vec<bool> = sets.iter().map(|set| set.len() >= page).collect();
         sets.append(&mut waiting);
-        self.drop_dangling(&mut sets)?;
+        self.drop_dangling(&mut sets, take)?;
         let waiting = sets.split_off(keys.len());
         let each = keys.iter().zip(&mut sets).zip(full);
         let lacking = each.filter(|((_, set), full)| *full && set.len() < most);
@@ -215,15 +215,15 @@ impl RedisStore {
     }
 
     /// Takes out links whose blob is not stored.
-    fn drop_dangling(&self, sets: &mut [Members]) -> Result<(), StoreError> {
-        let mut ids: Vec<Digest> = sets.iter().flatten().map(|(_, id)| *id).collect();
+    fn drop_dangling(&self, sets: &mut [Members], take: Take) -> Result<(), StoreError> {
+        let mut ids = in_turn(sets, take);
         {
             let overlay = self.shared.overlay.lock();
             let near =
                 |id: &Digest| overlay.blob(id).is_some() || self.shared.cache.peek(id).is_some();
             ids.retain(|id| !near(id));
         }
-        // In the order in which they will be asked for, each once.
+        // Each once.
         let mut seen = std::collections::HashSet::new();
         ids.retain(|id| seen.insert(*id));
         if ids.is_empty() {
@@ -531,4 +531,16 @@ impl Shared {
         self.trouble.lock().write = Some(error.clone());
         error
     }
+}
+
+/// The blobs of these sets in the order in which they are most likely asked for: the first that is wanted of each
+/// set, then the second of each, and so on.
+fn in_turn(sets: &[Members], take: Take) -> Vec<Digest> {
+    let ranked = sets.iter().flat_map(|set| {
+        let wanted = take.in_order(set.iter().copied());
+        wanted.enumerate().map(|(rank, (_, id))| (rank, id))
+    });
+    let mut ranked: Vec<(usize, Digest)> = ranked.collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, id)| id).collect()
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use plimsoll_model::{Digest, is_id_of};
 use redis::{Cmd, Value};
 
-use super::super::batch::{Batch, BatchKind, Link};
+use super::super::batch::{Batch, BatchKind, Link, Take};
 use super::super::error::StoreError;
 use super::keys::{Keys, blob_value};
 use super::rows::row_in;
@@ -34,7 +34,7 @@ impl RedisStore {
         let all: Vec<(u32, Digest)> = all.into_iter().collect();
         for some in all.chunks(KEYS_AT_ONCE) {
             let mut some = [some.to_vec()];
-            self.drop_dangling(&mut some)?;
+            self.drop_dangling(&mut some, Take::ALL)?;
             linked.extend(some.into_iter().flatten());
         }
         Ok(linked)

@@ -212,29 +212,43 @@ impl Trees {
     }
 
     /// The packs in which links of a key stand, from the end at which those that are wanted do.
-    fn packs_of(
-        &self,
-        key: &Digest,
+    fn packs_of<'a>(
+        &'a self,
+        key: &'a Digest,
         take: Take,
-    ) -> Result<Box<dyn Iterator<Item = Result<Pack, ::sled::Error>>>, ::sled::Error> {
+    ) -> Result<Box<dyn Iterator<Item = Result<Pack, ::sled::Error>> + 'a>, ::sled::Error> {
         let of = key.as_bytes();
+        let mut end = [u8::MAX; ENTRY_BYTES + 1];
+        end[..of.len()].copy_from_slice(of);
+        if let Take::Last(_) = take {
+            let mut end = Some(IVec::from(&end[..]));
+            return Ok(Box::new(std::iter::from_fn(move || {
+                let pack = self.last_before(&end.take()?).transpose()?;
+                // In front of a pack that begins before the key there are links of other keys.
+                let first = pack.as_ref().ok().map(|pack| &pack.key);
+                end = first.filter(|first| first.starts_with(of)).cloned();
+                Some(pack)
+            })));
+        }
         let before = self.packs.range(..=&of[..]).next_back().transpose()?;
         let start = before.map_or_else(|| IVec::from(&FIRST_PACK), |(key, _)| key);
-        let mut end = [u8::MAX; KEY_BYTES];
-        end[..of.len()].copy_from_slice(of);
         // The last of them is not cut off. What it may repeat of the next one are links of other keys.
-        let range = self.packs.range(&start[..]..=&end[..]);
-        Ok(match take {
-            Take::First(_) => Box::new(Packs(range.peekable())),
-            Take::Last(_) => {
-                let mut next: Option<IVec> = None;
-                Box::new(range.rev().map(move |entry| {
-                    let pack = Pack::new(entry?, next.as_deref());
-                    next = Some(pack.key.clone());
-                    Ok(pack)
-                }))
+        let range = self.packs.range(&start[..]..&end[..]);
+        Ok(Box::new(Packs(range.peekable())))
+    }
+
+    /// The last pack whose key is before `end`, up to there.
+    fn last_before(&self, end: &[u8]) -> Result<Option<Pack>, ::sled::Error> {
+        let mut last = self.packs.get_lt(end)?;
+        // It may be split meanwhile. Its upper half is written first, so whoever finds the lower half alone finds
+        // the upper one by looking again.
+        while let Some((key, value)) = last {
+            last = self.packs.get_gt(&key)?.filter(|(next, _)| **next < *end);
+            if last.is_none() {
+                return Ok(Some(Pack::new((key, value), Some(end))));
             }
-        })
+        }
+        Ok(None)
     }
 
     /// Hands over the turn and the id of every link.

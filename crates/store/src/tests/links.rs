@@ -40,6 +40,39 @@ fn links_that_lead_to_nothing_are_not_counted_among_the_first() {
     }
 }
 
+/// Nobody waits for a set all of whose first members are gone.
+#[test]
+fn no_more_members_are_looked_at_than_may_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = Bytes::from_static(b"said");
+    let live = blob_id(&bytes);
+    let most = u32::try_from(MEMBERS).unwrap();
+    let link = |turn: u32, id| Link {
+        key: key(1),
+        id,
+        turn,
+    };
+    let gone = (1..=most).map(|turn| link(turn, key(u64::from(turn) + 2)));
+    let store = open(dir.path()).store;
+    wait(store.commit(Batch {
+        blobs: vec![(live, bytes)],
+        links: gone.chain([link(0, live), link(most + 1, live)]).collect(),
+        ..Batch::default()
+    }))
+    .unwrap();
+    // Until it is closed, a part may still wait to be written, and be looked at by itself.
+    store.close().unwrap();
+    let store = open(dir.path()).store;
+    for (take, found) in [
+        (Take::First(1), vec![(0, live)]),
+        (Take::First(2), vec![(0, live)]),
+        (Take::Last(1), vec![(most + 1, live)]),
+        (Take::Last(2), vec![(most + 1, live)]),
+    ] {
+        assert_eq!(store.links(&[key(1)], take).unwrap(), [found], "{take:?}");
+    }
+}
+
 /// What many sessions have said alike leads to as many records: no request waits for all of them.
 #[test]
 fn of_a_large_set_the_first_or_last_members_are_read() {

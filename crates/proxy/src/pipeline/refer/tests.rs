@@ -1,13 +1,14 @@
 //! What is read to find items that a request names, and which of several with one id it is.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use plimsoll_model::blob_id;
 use plimsoll_store::{Batch, Store, memory::Memory};
 use serde_json::json;
 
+use super::super::erasing::Began;
 use super::*;
-use crate::history::Patience;
+use crate::history::{Patience, Waiting};
 use crate::record::StoreOp;
 
 const TENANT: TenantId = TenantId(Digest([1; 32]));
@@ -44,12 +45,23 @@ fn keep(store: &Store, scope: &Scope, turn: u32, message: &Bytes) {
     drop(store.commit(batch));
 }
 
-/// The arguments of the items that a request for these finds, nothing if one of them is lost; and how many
-/// sets and messages were read one after the other.
+/// As [`look_until`] for somebody who waits as long as it takes.
 fn look(
     store: &Store,
     ids: &[String],
     patience: &Patience,
+) -> (Result<Vec<String>, FindError>, [usize; 2]) {
+    look_until(store, ids, patience, usize::MAX, &RefCell::default())
+}
+
+/// The arguments of the items that a request for these finds, nothing if one of them is lost; and how many
+/// sets and messages were read one after the other. After so many nobody waits any more.
+fn look_until(
+    store: &Store,
+    ids: &[String],
+    patience: &Patience,
+    most: usize,
+    waiting: &RefCell<Option<Waiting>>,
 ) -> (Result<Vec<String>, FindError>, [usize; 2]) {
     let named = |id: &String| json!({"type": "item_reference", "id": id});
     let input: Vec<_> = ids.iter().map(named).collect();
@@ -59,6 +71,9 @@ fn look(
     let told = |op, _| {
         let read = if op == StoreOp::Links { &links } else { &blobs };
         read.set(read.get() + 1);
+        if links.get() + blobs.get() >= most {
+            drop(waiting.take());
+        }
     };
     let reads = Reads::new(store, &told).while_waited_for(patience);
     let found = look_up(&reads, (TENANT, &scope()), &request, CAP);
@@ -75,6 +90,38 @@ fn look(
 
 fn ids(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("fc_{number}")).collect()
+}
+
+/// A turn that brings thousands of items at once would cost the store as many keys.
+#[test]
+fn the_newest_items_of_a_turn_are_linked() {
+    let messages: Vec<(Digest, Bytes)> = (0..1_000)
+        .map(|number| message(&[format!("msg_{number}")], "x"))
+        .chain([message(&ids(20), "answer")])
+        .map(|bytes| (blob_id(&bytes), bytes))
+        .collect();
+    let place = RecordPlace::new(
+        TENANT,
+        (scope(), None),
+        Dialect::Responses,
+        Began::default(),
+    );
+    let kept = StoredContent {
+        id: Digest([2; 32]),
+        messages,
+    };
+    let record = RecordId(Digest([3; 32]));
+    let links = links(&place, Dialect::Responses, ("resp_1", record, 7), &kept);
+    assert_eq!(links.len(), 1 + 2 * LINKED_ITEMS);
+    let is_linked = |id: &str| {
+        let key = item_key(TENANT, Dialect::Responses, id);
+        let keys = [key, own_key(TENANT, key, &scope())];
+        keys.map(|key| links.iter().any(|link| link.key == key && link.turn == 7))
+    };
+    assert_eq!(is_linked("fc_0"), [true; 2]);
+    assert_eq!(is_linked("fc_19"), [true; 2]);
+    assert_eq!(is_linked("msg_999"), [true; 2]);
+    assert_eq!(is_linked("msg_0"), [false; 2]);
 }
 
 #[test]
@@ -144,8 +191,11 @@ fn a_look_up_of_items_stops_where_nobody_waits_any_more() {
     let store = Store::Memory(Memory::default());
     let (waiting, patience) = Patience::new();
     keep(&store, &scope(), 1, &message(&ids(300), "x"));
-    drop(waiting);
-    let (found, read) = look(&store, &ids(300), &patience);
-    assert!(matches!(found, Err(FindError::Late)));
-    assert_eq!(read, [0, 0]);
+    // In the middle of it, and before it begins.
+    let waiting = RefCell::new(Some(waiting));
+    for most in [3, 0] {
+        let (found, read) = look_until(&store, &ids(300), &patience, most, &waiting);
+        assert!(matches!(found, Err(FindError::Late)));
+        assert_eq!(read.iter().sum::<usize>(), most);
+    }
 }

@@ -27,12 +27,12 @@ fn day_of(trees: &Trees, dir: &Path, link: &Link) -> Option<u16> {
     trees.link_day(dir, link, &mut Places::default()).unwrap()
 }
 
-/// All links as reading in parts finds them.
 /// Members of a key's set, all of which are stored.
 fn found(trees: &Trees, dir: &Path, key: u8, take: Take) -> Vec<Member> {
     trees.links(dir, &digest(key), take, |_| Ok(true)).unwrap()
 }
 
+/// All links as reading in parts finds them.
 fn all(trees: &Trees) -> Vec<(Link, u16)> {
     let packs = trees.packs_after(None).map(Result::unwrap);
     packs
