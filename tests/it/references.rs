@@ -371,6 +371,37 @@ async fn an_item_is_that_of_the_conversation_that_names_it() {
     }
 }
 
+#[tokio::test]
+async fn items_of_the_conversation_and_of_others_are_named_side_by_side() {
+    let provider = provider().await;
+    let proxy = Proxy::before(provider.addr).await;
+    let asker = Asker::of(&proxy, false);
+    let said = |id: &str, text: &str| json!([{"type": "message", "id": id, "role": "user", "content": text}]);
+    let first = asker.ask(json!({"input": said("mine", "one")})).await;
+    for id in ["other_1", "other_2", "mine"] {
+        let elsewhere =
+            json!({"input": said(id, &format!("elsewhere {id}")), "prompt_cache_key": "b"});
+        asker.ask(elsewhere).await;
+    }
+    let named = ["other_1", "mine", "other_2", "mine"];
+    let input: Vec<Value> = named
+        .map(|id| json!({"type": "item_reference", "id": id}))
+        .into();
+    let request = json!({"input": input, "previous_response_id": first.id()});
+    let heard = asker.ask(request).await;
+    assert_eq!((heard.status, heard.unmanaged()), (200, None));
+    let newest = provider.newest();
+    let input = newest["input"].as_array().unwrap();
+    let texts: Vec<&str> = input[input.len() - 4..]
+        .iter()
+        .map(|item| item["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        texts,
+        ["elsewhere other_1", "one", "elsewhere other_2", "one"]
+    );
+}
+
 /// What a request that goes on from this response comes to where it is not known.
 async fn is_forwarded(provider: &Lenient, asker: &Asker, id: &str) {
     let request = json!({"previous_response_id": id, "input": "next"});

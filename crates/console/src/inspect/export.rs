@@ -83,8 +83,9 @@ fn texts(
     let Some(messages) = said.read(reads, |_| true)? else {
         return Ok(None);
     };
-    let messages = messages.iter().map(|bytes| one_line(bytes)).collect();
-    Ok(Some((messages, tools.map(|bytes| one_line(&bytes)))))
+    let messages = messages.into_iter().map(|bytes| one_line(&bytes));
+    let tools = tools.map(|bytes| one_line(&bytes));
+    Ok(Some((messages.collect(), tools)))
 }
 
 /// JSON on one line. Outside of strings newlines mean nothing, and inside they can't occur.

@@ -40,18 +40,19 @@ impl Conversation {
             ids.sort_unstable();
             ids.dedup();
             let blobs = reads.blobs(&ids)?;
-            let held: HashMap<Digest, Vec<Bytes>> = ids
-                .into_iter()
-                .zip(blobs)
-                .filter_map(|(id, blob)| Some((id, held_by(&blob?))))
-                .collect();
+            let blobs = ids.into_iter().zip(blobs);
+            let blobs = blobs.filter_map(|(id, blob)| Some((id, blob?)));
+            let blobs: HashMap<Digest, Bytes> = blobs.collect();
+            let mut together: HashMap<Digest, Vec<Bytes>> = HashMap::new();
             for said in some {
-                let at = match said {
-                    Said::Alone(_) => 0,
-                    Said::Among(_, at) => usize::from(*at),
+                let blob = blobs.get(&said.blob());
+                let message = match said {
+                    Said::Alone(_) => blob.cloned(),
+                    Said::Among(id, at) => blob.and_then(|blob| {
+                        let held = together.entry(*id).or_insert_with(|| held_by(blob));
+                        held.get(usize::from(*at)).cloned()
+                    }),
                 };
-                let held = held.get(&said.blob());
-                let message = held.and_then(|held| held.get(at)).cloned();
                 match message.filter(&mut takes) {
                     Some(message) => messages.push(message),
                     None => return Ok(None),

@@ -1,6 +1,6 @@
-//! Stores what the client said, each message once: by itself or, if many come at once, with other short ones. For
-//! each turn it stores the list of the messages that came with it. Owns what such a list holds. Never decides whether
-//! content is stored, and never reads any.
+//! Stores what the client said: each message by itself or, if many come at once, with other short ones; and for each
+//! turn the list of the messages that came with it. Owns what such a list holds. Never decides whether content is
+//! stored, and never reads any.
 
 use bytes::Bytes;
 use plimsoll_core::turn::ending::encode;
@@ -39,7 +39,8 @@ pub fn keep(
     (tenant, state): (TenantId, &TurnState),
     said: Bytes,
 ) -> Option<StoredContent> {
-    // All ids are digests of bytes, so a message that is stored already costs nothing.
+    // All ids are digests of bytes, so what is stored already costs nothing. Short messages that lie together are
+    // stored again if one of them changed.
     let from = first(state);
     let request = &state.request;
     let new = from..request.messages.len();

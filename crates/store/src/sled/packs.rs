@@ -218,8 +218,8 @@ impl Trees {
         take: Take,
     ) -> Result<Box<dyn Iterator<Item = Result<Pack, ::sled::Error>> + 'a>, ::sled::Error> {
         let of = key.as_bytes();
-        let mut end = [u8::MAX; ENTRY_BYTES + 1];
-        end[..of.len()].copy_from_slice(of);
+        // Behind all links of the key.
+        let end = [&of[..], &[u8::MAX; ENTRY_BYTES]].concat();
         if let Take::Last(_) = take {
             let mut end = Some(IVec::from(&end[..]));
             return Ok(Box::new(std::iter::from_fn(move || {

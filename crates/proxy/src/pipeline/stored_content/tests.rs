@@ -25,6 +25,16 @@ fn kept(messages: &[Bytes]) -> (Vec<Bytes>, Vec<(Digest, Bytes)>) {
     (read.unwrap(), listed.blobs)
 }
 
+/// Which of these messages are stored alone, and the places of the others.
+fn places(messages: &[Bytes]) -> Vec<Option<u16>> {
+    let listed = ListedMessages::of(messages);
+    let place = |said| match said {
+        Said::Alone(_) => None,
+        Said::Among(_, at) => Some(at),
+    };
+    listed.said.into_iter().map(place).collect()
+}
+
 fn message(number: usize) -> Bytes {
     format!(r#"{{"role":"user","content":"{number}"}}"#).into()
 }
@@ -43,10 +53,33 @@ proptest! {
         let messages: Vec<Bytes> = lengths.iter().enumerate().map(text).collect();
         let (read, blobs) = kept(&messages);
         prop_assert_eq!(&read, &messages);
+        let alone = |message: &Bytes| messages.len() <= FEW_MESSAGES || message.len() > SHORT_BYTES;
+        for (message, place) in messages.iter().zip(places(&messages)) {
+            prop_assert_eq!(place.is_none(), alone(message));
+        }
         let short = messages.iter().filter(|message| message.len() <= SHORT_BYTES).count();
         let most = messages.len() - short + short / LEAST_TOGETHER + 1;
         prop_assert!(messages.len() <= FEW_MESSAGES || blobs.len() <= most, "{} blobs", blobs.len());
     }
+}
+
+#[test]
+fn many_short_messages_lie_together_and_not_too_many_of_them() {
+    // None of these ends what lies together.
+    let goes_on = |number: &usize| blob_id(&message(*number)).0[0] >= ENDS;
+    let number = (0..).find(goes_on).unwrap();
+    let same = |count| vec![message(number); count];
+    assert!(places(&same(64)).iter().all(Option::is_none));
+    let expected = (0..65).map(|at| Some(at % 64));
+    assert_eq!(places(&same(65)), expected.collect::<Vec<_>>());
+    // Each of these does, but for the fewest that lie together.
+    let ends = |number: &usize| blob_id(&message(*number)).0[0] < ENDS;
+    let number = (0..).find(ends).unwrap();
+    let expected = (0..65).map(|at| Some(at % 16));
+    assert_eq!(
+        places(&vec![message(number); 65]),
+        expected.collect::<Vec<_>>()
+    );
 }
 
 /// A client that drops a message sends all the others again.

@@ -1,6 +1,7 @@
 //! Puts the blocks of one hop together from their pieces. It takes pieces and gives an [`Answer`];
 //! it never decides what the client sees of them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use bytes::Bytes;
@@ -233,11 +234,11 @@ impl Building {
                 if text.trim().is_empty() {
                     return;
                 }
-                answer.text.push_str(&text);
+                append(&mut answer.text, text);
                 BlockKind::Text
             }
             Piece::Reasoning => {
-                thoughts.push_str(&raw::unescape(&self.string(&start, "thinking")));
+                append(thoughts, raw::unescape(&self.string(&start, "thinking")));
                 BlockKind::Reasoning
             }
             Piece::Call => {
@@ -280,12 +281,15 @@ impl Building {
     }
 
     /// The text between the quotes of a member once all pieces are added.
-    fn string(&self, start: &Object<'_>, key: &str) -> Vec<u8> {
+    fn string<'a>(&self, start: &'a Object<'_>, key: &str) -> Cow<'a, [u8]> {
         let begun = match start.raw(key) {
             Some([b'"', inner @ .., b'"']) => inner,
             _ => b"",
         };
-        [begun, self.piece(key).unwrap_or_default()].concat()
+        match self.piece(key) {
+            Some(piece) => Cow::Owned([begun, piece].concat()),
+            None => Cow::Borrowed(begun),
+        }
     }
 
     /// The block as one value: as it began, with all that was added.
@@ -293,7 +297,7 @@ impl Building {
         let mut edits: Vec<Edit> = Vec::new();
         for key in self.pieces.keys().filter(|key| *key != INPUT_PIECE) {
             let text = self.string(start, key);
-            edits.push(start.set(key, &[b"\"", text.as_slice(), b"\""].concat()));
+            edits.push(start.set(key, &[b"\"", &text[..], b"\""].concat()));
         }
         // A misspelt name is stored as the provider was offered it, since some check names.
         let own_name = self.own_name.as_deref();
@@ -325,6 +329,15 @@ pub fn meant<'n>(block: &Object<'_>, hidden: &'n Names) -> Option<&'n str> {
     let name = block.text("name").unwrap_or_default();
     let calls = BlockType::of(block) == BlockType::Call;
     hidden.meant(&name).filter(|_| calls)
+}
+
+/// Puts a text behind another. An answer is mostly one text, and then it is not copied.
+fn append(to: &mut String, text: String) {
+    if to.is_empty() {
+        *to = text;
+    } else {
+        to.push_str(&text);
+    }
 }
 
 /// The finish reason, in the words that all formats share if it says that the model was cut off.
