@@ -6,6 +6,7 @@ the fault of the tests. Tests that are about the proxy are skipped in that case.
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -59,8 +60,14 @@ PATIENT = {"PLIMSOLL__STORE__WAIT": "30s", "PLIMSOLL__STORE__READ_WAIT": "30s"}
 
 
 def free_ports(count):
-    """Held until all are known, or one might be given twice."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Held until all are known, or one might be given twice. Below the ports that a system gives to
+    connections, or a client of another test might take one before the proxy does."""
+    listeners = []
+    while len(listeners) < count:
+        try:
+            listeners.append(socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))))
+        except OSError:
+            continue
     ports = [listener.getsockname()[1] for listener in listeners]
     for listener in listeners:
         listener.close()
