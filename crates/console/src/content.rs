@@ -187,12 +187,12 @@ fn stored(app: &App, known: &Known) -> Result<Option<Readable>, ConsoleError> {
     let Some(said) = history::conversation(&reads, &known.path)? else {
         return Ok(None);
     };
+    let Some(units) = said.read(&reads, |_| true)? else {
+        return Ok(None);
+    };
     let tools = match said.tools {
         Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
         None => None,
-    };
-    let Some(units) = said.read(&reads, |_| true)? else {
-        return Ok(None);
     };
     let dialect = known.dialect();
     Ok(Some(Readable {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use plimsoll_model::Digest;
 
-use super::batch::{Batch, BatchKind, Link, Listed, Member};
+use super::batch::{Batch, BatchKind, Link, Listed, MEMBERS, Member, Take};
 
 /// Batches on their way to the trees. Entries are counted, because several batches may hold the
 /// same blob or link.
@@ -185,12 +185,11 @@ impl Overlay {
         self.blobs.get(id).map(|waiting| &waiting.value)
     }
 
-    /// The links of a key.
-    pub(super) fn links(&self, key: &Digest) -> impl DoubleEndedIterator<Item = Member> {
-        self.links
-            .get(key)
-            .into_iter()
-            .flat_map(|set| set.keys().copied())
+    /// The links of a key in the order in which they are looked at, as many as are ever read.
+    pub(super) fn links(&self, key: &Digest, take: Take) -> Vec<Member> {
+        let set = self.links.get(key).into_iter();
+        let all = set.flat_map(|set| set.keys().copied());
+        take.in_order(all).take(MEMBERS).collect()
     }
 
     /// All links, whatever their keys.
@@ -232,7 +231,7 @@ mod tests {
         }
         overlay.remove(&one);
         assert!(overlay.blob(&one.blobs[0].0).is_some());
-        assert_eq!(overlay.links(&blob_id(b"key")).count(), 1);
+        assert_eq!(overlay.links(&blob_id(b"key"), Take::ALL).len(), 1);
         overlay.remove(&two);
         assert!(overlay.blob(&one.blobs[0].0).is_none());
         assert!(overlay.blobs.is_empty() && overlay.links.is_empty());

@@ -76,12 +76,12 @@ fn texts(
     reads: &Reads<'_>,
     said: &Conversation,
 ) -> Result<Option<(Vec<String>, Option<String>)>, ArchiveError> {
+    let Some(messages) = said.read(reads, |_| true)? else {
+        return Ok(None);
+    };
     let tools = match said.tools {
         Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
         None => None,
-    };
-    let Some(messages) = said.read(reads, |_| true)? else {
-        return Ok(None);
     };
     let messages = messages.into_iter().map(|bytes| one_line(&bytes));
     let tools = tools.map(|bytes| one_line(&bytes));

@@ -186,7 +186,7 @@ fn items_of(dialect: Dialect, message: &Bytes) -> HashMap<String, Bytes> {
         .collect()
 }
 
-/// How many more bytes may be put into a request.
+/// How many more bytes may be read, or be put into a request.
 struct Room(usize);
 
 impl Room {

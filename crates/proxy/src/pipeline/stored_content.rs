@@ -93,15 +93,15 @@ impl ListedMessages {
             let id = blob_id(message);
             listed.said.push(Said::Alone(id));
             let short = many && message.len() <= SHORT_BYTES;
-            match std::str::from_utf8(message) {
-                Ok(text) if short => {
+            match short.then(|| std::str::from_utf8(message)) {
+                Some(Ok(text)) => {
                     together.push((at, text));
                     let ends = together.len() >= LEAST_TOGETHER && id.0.first() < Some(&ENDS);
                     if ends || together.len() >= MOST_TOGETHER {
                         listed.put_together(&std::mem::take(&mut together));
                     }
                 }
-                Ok(_) | Err(_) => listed.blobs.push((id, message.clone())),
+                Some(Err(_)) | None => listed.blobs.push((id, message.clone())),
             }
         }
         listed.put_together(&together);

@@ -182,9 +182,7 @@ impl RedisStore {
         // and never missed.
         let mut waiting: Vec<Members> = {
             let overlay = self.shared.overlay.lock();
-            keys.iter()
-                .map(|key| take.in_order(overlay.links(key)).take(MEMBERS).collect())
-                .collect()
+            keys.iter().map(|key| overlay.links(key, take)).collect()
         };
         if keys.is_empty() {
             return Ok(waiting);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use plimsoll_model::{Digest, is_id_of};
 
-use super::super::batch::{Batch, BatchKind, Listed, MEMBERS, Member, Take};
+use super::super::batch::{Batch, BatchKind, Listed, Member, Take};
 use super::super::codec;
 use super::super::error::StoreError;
 use super::SledStore;
@@ -48,9 +48,7 @@ impl SledStore {
         // is then found twice and never missed.
         let mut sets: Vec<Vec<Member>> = {
             let overlay = self.shared.overlay.lock();
-            keys.iter()
-                .map(|key| take.in_order(overlay.links(key)).take(MEMBERS).collect())
-                .collect()
+            keys.iter().map(|key| overlay.links(key, take)).collect()
         };
         self.shared.read(|trees, path| {
             let stored = |id: &Digest| self.shared.has_blob(trees, id);
