@@ -320,6 +320,10 @@ impl Building {
             let all = json::list(&all);
             edits.push(start.set("citations", &all));
         }
+        // An unstreamed block is whole as it began, and may be most of the answer.
+        if edits.is_empty() {
+            return self.start.clone();
+        }
         json::splice(&self.start, edits)
     }
 }
