@@ -291,3 +291,37 @@ async fn a_client_that_waits_for_its_own_request_behind_a_head_hears_heartbeats(
         assert!(beats > 2, "{dialect:?} {text}");
     }
 }
+
+#[tokio::test]
+async fn a_refusal_that_is_long_in_coming_is_the_answer_of_a_client_that_has_heard_nothing() {
+    const REFUSAL: &str = r#"{"error":{"message":"no more today","type":"invalid_request_error"}}"#;
+    for status in [401, 413, 429, 503] {
+        let upstream = upstream(move |request| async move {
+            let body = axum::body::to_bytes(request.into_body(), usize::MAX)
+                .await
+                .unwrap();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            if body.contains("delimiter") && !body.contains(ID) {
+                let events = streamed(Dialect::Chat, None, true).concat();
+                return pieces("text/event-stream", vec![events]);
+            }
+            // The head of the refusal comes at once, and its words behind a silence.
+            let words = vec![String::new(), REFUSAL.to_owned()];
+            let mut response = pieces("application/json", words);
+            *response.status_mut() = status.try_into().unwrap();
+            response
+        })
+        .await;
+        let proxy = Proxy::with(upstream, |config| {
+            config.streams.heartbeat = SILENCE / 2;
+            config.upstream.retries = 0;
+        })
+        .await;
+        let chat = Dialect::Chat;
+        let answer = asked(&proxy, path(chat), request(chat, true)).await;
+        assert_eq!((answer.status, answer.text().as_str()), (status, REFUSAL));
+        // A head that was made before the refusal would name the session.
+        let names = answer.headers.contains_key("x-plimsoll-session");
+        assert!(status != 401 || !names);
+    }
+}

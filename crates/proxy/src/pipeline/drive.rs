@@ -23,19 +23,15 @@ use plimsoll_wire::stream::unary::TurnEnd;
 use tokio::sync::oneshot;
 
 use channel::{ClientGone, Sender, channel};
-pub(super) use failures::may_pass;
 
 use super::app::App;
 use super::error::ProxyError;
 use super::incoming::{Because, Beginning, Begun, Incoming, Served};
+use super::later_hop::{LaterHop, Shown, send_later_hop};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
-use crate::record::{AbortSide, RetryReason};
+use crate::record::AbortSide;
 use crate::upstream;
 
-/// How often a later hop is tried again. The client can't retry it.
-const HOP_RETRIES: u32 = 4;
-/// As how many tries of a call, each of which waits longer, the first try of a later hop counts.
-const HOP_TRIES: u32 = 2;
 /// The shortest wait for a heartbeat that is overdue.
 const LEAST_SILENCE: Duration = Duration::from_millis(1);
 /// A comment that every reader of SSE skips. No blank line stands behind it: a reader that keeps the last
@@ -132,6 +128,20 @@ struct ClientSide {
     /// The upstream's headers, until the response has begun.
     headers: Option<Box<HeaderMap>>,
     held: Instant,
+}
+
+impl ClientSide {
+    /// Begins the response, if that was not done.
+    fn open(&mut self, of_the_turn: HeaderMap) {
+        let Some(begin) = self.begin.take() else {
+            return;
+        };
+        let mut headers = self.headers.take().unwrap_or_default();
+        upstream::to_client(&mut headers);
+        headers.extend(of_the_turn);
+        // The receiver is gone if the client left. The next frame notices that.
+        let _ = begin.send(Begin::Stream(headers));
+    }
 }
 
 struct Driver {
@@ -303,15 +313,10 @@ impl Driver {
     }
 
     fn open(&mut self) {
-        let Some(begin) = self.client.begin.take() else {
-            return;
-        };
-        self.turn.reporter.spoken();
-        let mut headers = self.client.headers.take().unwrap_or_default();
-        upstream::to_client(&mut headers);
-        headers.extend(self.turn.reporter.headers());
-        // The receiver is gone if the client left. The next frame notices that.
-        let _ = begin.send(Begin::Stream(headers));
+        if self.client.begin.is_some() {
+            self.client.open(self.turn.reporter.headers());
+            self.turn.reporter.spoken(Instant::now());
+        }
     }
 
     /// Keeps the connection alive while frames are held back. Sends the head first, and then a
@@ -343,90 +348,55 @@ impl Driver {
             self.stop(error).await;
             return None;
         }
-        self.send_hop().await
-    }
-
-    /// Sends a later hop. Retries it when it fails, because the client can't.
-    async fn send_hop(&mut self) -> Option<Result<Incoming, Because>> {
-        let app = self.app.clone();
-        let mut tries = 0;
-        // All its tries share the time that is given to retries.
-        let until = app.upstream.retry_until();
-        loop {
-            // The callback can't borrow the turn while the call does, so the reasons are noted
-            // afterwards.
-            let mut retried = Vec::new();
-            let told = |cause| retried.push(cause);
-            let sent = match self.turn.outbound(&app) {
-                Ok(outbound) => {
-                    let sent = app.upstream.send_until(outbound, until, told);
-                    self.beating(sent).await?
-                }
-                Err(error) => {
-                    self.stop(error).await;
-                    return None;
-                }
-            };
-            for cause in retried {
-                self.turn.reporter.retried(cause);
-            }
-            let (retry, wait) = match &sent {
-                Ok(response) => {
-                    self.turn
-                        .reporter
-                        .answered(response.status(), response.headers());
-                    let wait = upstream::retry_after(response.headers());
-                    (may_pass(response.status()), wait)
-                }
-                // A timeout of the first byte was long enough. The client does not wait for
-                // another.
-                Err(error) => (
-                    !matches!(error, upstream::UpstreamError::FirstByteTimeout),
-                    None,
-                ),
-            };
-            // A client that has seen nothing can retry by itself, and gets the refusal.
-            let spoken = self.client.begin.is_none();
-            let wait = upstream::wait_before(wait, HOP_TRIES + tries).min(upstream::LONGEST_WAIT);
-            let late = until.is_some_and(|until| tokio::time::Instant::now() + wait >= until);
-            if retry && spoken && tries < HOP_RETRIES && !late {
-                tries += 1;
-                self.turn.reporter.retried(RetryReason::Hop);
-                self.beating(tokio::time::sleep(wait)).await?;
-                continue;
-            }
-            return match sent {
-                Ok(response) if response.status().is_success() => {
-                    self.turn.note_accepted(&app);
-                    Some(Ok(Incoming::of(response).1))
-                }
-                Ok(response) => self.refused(response).await,
-                Err(error) => {
-                    self.cut(&error.to_string()).await;
-                    None
-                }
-            };
+        match self.later_hop().await {
+            None => self.gone(),
+            Some(Ok(LaterHop::Accepted(response))) => return Some(Ok(Incoming::of(response).1)),
+            Some(Ok(LaterHop::Own)) => return Some(Err(Because::Refused { too_long: false })),
+            Some(Ok(LaterHop::Refused(refusal))) => self.refused(refusal).await,
+            Some(Err(error)) => self.cut(&error.to_string()).await,
         }
+        None
     }
 
-    /// Waits for a future and sends heartbeats meanwhile. Returns `None` if the client left, and
-    /// then the turn has ended.
-    async fn beating<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
-        let mut wait = std::pin::pin!(wait);
-        let closed = self.client.sender.clone();
-        let every = self.app.serving.streams.heartbeat;
-        loop {
-            let silence = every.saturating_sub(self.client.held.elapsed());
+    /// Sends a later hop, with heartbeats meanwhile. Returns `None` if the client left.
+    async fn later_hop(&mut self) -> Option<Result<LaterHop, ProxyError>> {
+        let shown = Shown::new(self.client.begin.is_none(), self.has_said());
+        let Self {
+            app, turn, client, ..
+        } = self;
+        let every = app.serving.streams.heartbeat;
+        let left = client.sender.clone();
+        // The hop has the turn for itself until it ends.
+        let mut headers = client.begin.is_some().then(|| turn.reporter.headers());
+        let mut opened = None;
+        let mut hop = Box::pin(send_later_hop(app, turn, &shown));
+        let sent = loop {
+            let silence = every.saturating_sub(client.held.elapsed());
             let stays = tokio::select! {
-                done = &mut wait => return Some(done),
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)) => self.heartbeat().await.is_ok(),
-                () = closed.closed() => false,
+                sent = &mut hop => break Some(sent),
+                // The hop may have forbidden a head while both were waited for.
+                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if shown.may_beat() => {
+                    !shown.may_beat() || {
+                        client.held = Instant::now();
+                        if let Some(headers) = headers.take() {
+                            client.open(headers);
+                            opened = Some(client.held);
+                            shown.headed();
+                        }
+                        client.sender.send(HEARTBEAT).await.is_ok()
+                    }
+                }
+                () = left.closed() => false,
             };
             if !stays {
-                self.gone();
-                return None;
+                break None;
             }
+        };
+        drop(hop);
+        if let Some(opened) = opened {
+            turn.reporter.spoken(opened);
         }
+        sent
     }
 
     /// Ends the turn with what the last hop said. Records it first, and then sends the end.

@@ -4,6 +4,7 @@
 //! anything else.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -75,7 +76,7 @@ struct UsageMeter {
 
 impl Listener for UsageMeter {
     fn hear(&mut self, data: &Bytes) {
-        self.reporter.spoken();
+        self.reporter.spoken(Instant::now());
         self.reader.hear(data);
     }
 

@@ -1,19 +1,29 @@
-//! What becomes of a later hop that the upstream refuses, although it answered the hop before: the same
-//! hop with the client's whole token limit, another view, or the client's own request. Never tells the
-//! client anything, and never reads a body that was accepted.
+//! Sends the hops behind a turn's first one. Where one fails, tries it again, because the client can't; where one is
+//! refused, sends the same hop with the client's whole token limit, another view, or the client's own request. Never
+//! tells the client anything, and never reads a body that was accepted.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::Response;
 use http::StatusCode;
 use plimsoll_model::Edits;
+use tokio::time::Instant;
 
 use super::app::App;
 use super::error::ProxyError;
+use super::incoming::Incoming;
 use super::managed_turn::ManagedTurn;
 use super::send::{
-    HopAnswer, Refusal, is_refusal, is_too_long, send, send_anew, send_another_view,
+    HopAnswer, Refusal, is_refusal, is_too_long, may_pass, refusal_body, send, send_anew,
+    send_another_view, send_until,
 };
 use crate::record::{FailedStage, RetryReason};
-use crate::upstream::ResponseBody;
+use crate::upstream::{self, ResponseBody, UpstreamError};
+
+/// How often a later hop is tried again.
+const HOP_RETRIES: u32 = 4;
+/// As how many tries of a call, each of which waits longer, the first try of a later hop counts.
+const HOP_TRIES: u32 = 2;
 
 /// What the client has of the turn so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +36,121 @@ pub(super) enum Seen {
     Words,
 }
 
-/// What became of a later hop that was refused.
-pub(super) enum Retried {
-    /// The upstream accepted something in its place, which goes on with the turn.
+/// What the client has of the turn while a later hop is sent, for the hop and for the wait for it. The wait may send
+/// a head, until a refusal may become the client's answer. Both are in one task; atomics make the hop `Send`.
+pub(super) struct Shown {
+    /// Whether an earlier hop has said something.
+    words: bool,
+    /// Whether the client has a head.
+    head: AtomicBool,
+    /// Whether a head can still be sent.
+    open: AtomicBool,
+}
+
+impl Shown {
+    pub(super) fn new(head: bool, words: bool) -> Self {
+        Self {
+            words,
+            head: head.into(),
+            open: true.into(),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        match self.head.load(Relaxed) {
+            false => Seen::Nothing,
+            true if self.words => Seen::Words,
+            true => Seen::Head,
+        }
+    }
+
+    /// Whether the client may be sent a heartbeat: it has a head, or can still get one.
+    pub(super) fn may_beat(&self) -> bool {
+        self.head.load(Relaxed) || self.open.load(Relaxed)
+    }
+
+    /// Notes that the client has a head.
+    pub(super) fn headed(&self) {
+        self.head.store(true, Relaxed);
+    }
+
+    /// Forbids a head from now on, unless the client has one. Returns what it has.
+    fn forbid_head(&self) -> Seen {
+        self.open.store(false, Relaxed);
+        self.seen()
+    }
+}
+
+/// What became of a later hop.
+pub(super) enum LaterHop {
+    /// The upstream accepted it, or something in its place, which goes on with the turn.
     Accepted(Response<ResponseBody>),
     /// The client's own request has to be served in the turn's place.
     Own,
-    /// It stays refused.
+    /// It is refused.
     Refused(Refusal),
 }
 
-impl Retried {
+impl LaterHop {
     fn of(answer: HopAnswer) -> Self {
         match answer {
             HopAnswer::Accepted(response) => Self::Accepted(response),
             HopAnswer::Refused(refusal) => Self::Refused(refusal),
         }
+    }
+}
+
+/// Sends the later hop that is prepared.
+///
+/// # Errors
+/// [`ProxyError`] if the upstream gave no response.
+pub(super) async fn send_later_hop(
+    app: &App,
+    turn: &mut ManagedTurn,
+    shown: &Shown,
+) -> Result<LaterHop, ProxyError> {
+    let response = send_with_retries(app, turn, shown).await?;
+    if response.status().is_success() {
+        return Ok(accepted(app, turn, response));
+    }
+    let seen = shown.forbid_head();
+    let (head, body) = Incoming::of(response);
+    // The body is empty if the refusal breaks off or never ends: the status says what may be done.
+    let refusal = (head, refusal_body(body).await.unwrap_or_default());
+    retry_refused(app, turn, refusal, seen).await
+}
+
+/// Sends a later hop, and again where it failed in a way that may pass. A client that has seen nothing can do that by
+/// itself, and gets the failure.
+async fn send_with_retries(
+    app: &App,
+    turn: &mut ManagedTurn,
+    shown: &Shown,
+) -> Result<Response<ResponseBody>, ProxyError> {
+    // All tries share the time that is given to retries.
+    let until = app.upstream.retry_until();
+    let mut retries = 0;
+    loop {
+        let sent = send_until(app, turn, until).await;
+        let (passes, asked) = match &sent {
+            Ok(response) => {
+                turn.reporter
+                    .answered(response.status(), response.headers());
+                let asked = upstream::retry_after(response.headers());
+                (may_pass(response.status()), asked)
+            }
+            // A timeout of the first byte was long enough. The client does not wait for another.
+            Err(ProxyError::Upstream(UpstreamError::FirstByteTimeout)) => (false, None),
+            Err(_) => (true, None),
+        };
+        let wait = upstream::wait_before(asked, HOP_TRIES + retries).min(upstream::LONGEST_WAIT);
+        let late = until.is_some_and(|until| Instant::now() + wait >= until);
+        if !passes || late || retries == HOP_RETRIES || shown.seen() == Seen::Nothing {
+            return sent;
+        }
+        retries += 1;
+        turn.reporter.retried(RetryReason::Hop);
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -51,12 +160,12 @@ impl Retried {
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
-pub(super) async fn retry_refused(
+async fn retry_refused(
     app: &App,
     turn: &mut ManagedTurn,
     refusal: Refusal,
     seen: Seen,
-) -> Result<Retried, ProxyError> {
+) -> Result<LaterHop, ProxyError> {
     let refusal = match send_with_whole_limit(app, turn, refusal).await? {
         HopAnswer::Accepted(response) => return Ok(accepted(app, turn, response)),
         HopAnswer::Refused(refusal) => refusal,
@@ -68,26 +177,26 @@ pub(super) async fn retry_refused(
     let (head, body) = &refusal;
     if is_too_long(app, head.status, body) {
         if !turn.is_shorter() {
-            return Ok(Retried::Refused(refusal));
+            return Ok(LaterHop::Refused(refusal));
         }
-        return Ok(Retried::of(send_own(app, turn).await?));
+        return Ok(LaterHop::of(send_own(app, turn).await?));
     }
     if !is_refused(head.status) || turn.prepared.body.is(turn.own()) {
-        return Ok(Retried::Refused(refusal));
+        return Ok(LaterHop::Refused(refusal));
     }
     match seen {
-        Seen::Nothing => Ok(Retried::Own),
+        Seen::Nothing => Ok(LaterHop::Own),
         Seen::Head => {
             turn.state.give_up_hops();
-            Ok(Retried::of(send_own(app, turn).await?))
+            Ok(LaterHop::of(send_own(app, turn).await?))
         }
-        Seen::Words => Ok(Retried::Refused(refusal)),
+        Seen::Words => Ok(LaterHop::Refused(refusal)),
     }
 }
 
-fn accepted(app: &App, turn: &mut ManagedTurn, response: Response<ResponseBody>) -> Retried {
+fn accepted(app: &App, turn: &mut ManagedTurn, response: Response<ResponseBody>) -> LaterHop {
     turn.note_accepted(app);
-    Retried::Accepted(response)
+    LaterHop::Accepted(response)
 }
 
 /// Whether a status refuses a later hop for what it says. A conflict may be about the hop before, and the

@@ -21,7 +21,7 @@
 //!    While the upstream is down, `while_down` begins a streamed response with heartbeats.
 //! 6. `incoming` tells what kind of body came. `drive` reads a stream, `unary` a whole body, both with
 //!    `dialect::stream`. If all calls of a hop are hidden, `managed_turn` has them answered (`turn::hidden`)
-//!    and prepares the next hop, which both of them send.
+//!    and prepares the next hop, which `later_hop` sends for both of them.
 //! 7. `finish` writes the record that `turn::ending` makes, the content (`stored_content`), and the keys
 //!    that lead to them. The end of the answer waits for that.
 //! 8. `reporter` gathers the facts of all stages, and `ledger_input` those for the ledger; `record` gets

@@ -308,9 +308,9 @@ impl Reporter {
         }
     }
 
-    /// Notes the first byte that the client could see.
-    pub(super) fn spoken(&mut self) {
-        let since = self.begun.elapsed();
+    /// Notes when the client could see a first byte.
+    pub(super) fn spoken(&mut self, at: Instant) {
+        let since = at.duration_since(self.begun);
         self.report.first_token.get_or_insert(since);
     }
 

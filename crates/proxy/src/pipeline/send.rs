@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Limited};
 use plimsoll_core::turn::state::Prepared;
 use plimsoll_model::EditKind;
 use plimsoll_wire::Purpose;
+use tokio::time::Instant;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -31,6 +32,11 @@ pub(super) fn is_too_long(app: &App, status: StatusCode, refusal: &[u8]) -> bool
 /// Whether a status refuses a request for what it says. Another request may do.
 pub(super) fn is_refusal(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 404 | 413 | 422)
+}
+
+/// Whether a refusal may be temporary, so that a retry makes sense.
+pub(super) fn may_pass(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 
 /// Reads the body of a refusal. One that breaks off or never ends can't be acted on.
@@ -257,11 +263,27 @@ pub(super) async fn send(
     app: &App,
     turn: &mut ManagedTurn,
 ) -> Result<Response<ResponseBody>, ProxyError> {
+    send_until(app, turn, app.upstream.retry_until()).await
+}
+
+/// Sends the prepared hop as one of several calls that share the time for retries.
+///
+/// # Errors
+/// As [`send`].
+pub(super) async fn send_until(
+    app: &App,
+    turn: &mut ManagedTurn,
+    until: Option<Instant>,
+) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
     turn.sent = true;
+    let first = turn.state.settled() == 0;
     let told = |cause| {
         turn.reporter.retried(cause);
-        turn.failing.note();
+        // Behind the first hop the stream itself keeps its client waiting.
+        if first {
+            turn.failing.note();
+        }
     };
-    Ok(app.upstream.send(outbound, told).await?)
+    Ok(app.upstream.send_until(outbound, until, told).await?)
 }

@@ -16,10 +16,9 @@ use plimsoll_wire::stream::unary::{self, TurnEnd, Unstreamed};
 use super::app::App;
 use super::error::ProxyError;
 use super::incoming::{Because, Incoming, Served};
-use super::later_hop::{Retried, Seen, retry_refused};
+use super::later_hop::{LaterHop, Shown, send_later_hop};
 use super::managed_turn::{ManagedTurn, at_hop_cap};
 use super::opening::aside;
-use super::send::{HopAnswer, send};
 use crate::record::AbortSide;
 use crate::upstream::{self, ResponseBody};
 
@@ -176,21 +175,10 @@ async fn next(
         turn.pend(app, answer);
     }
     turn.next_hop(app)?;
-    let response = send(app, turn).await?;
-    turn.reporter
-        .answered(response.status(), response.headers());
-    let refusal = match HopAnswer::of(response).await? {
-        HopAnswer::Accepted(response) => {
-            turn.note_accepted(app);
-            return whole(held, turn, response).await;
-        }
-        HopAnswer::Refused(refusal) => refusal,
-    };
-    // A refusal may name what was wrong with the view. It can then be built without that.
-    match retry_refused(app, turn, refusal, Seen::Nothing).await? {
-        Retried::Accepted(response) => whole(held, turn, response).await,
-        Retried::Own => Ok(NextHop::Own(Because::Refused { too_long: false })),
-        Retried::Refused((head, body)) => {
+    match send_later_hop(app, turn, &Shown::new(false, false)).await? {
+        LaterHop::Accepted(response) => whole(held, turn, response).await,
+        LaterHop::Own => Ok(NextHop::Own(Because::Refused { too_long: false })),
+        LaterHop::Refused((head, body)) => {
             Ok(NextHop::Refused(head.status, Box::new(head.headers), body))
         }
     }

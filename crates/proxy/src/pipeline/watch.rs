@@ -4,6 +4,7 @@
 //! failure in here costs the projection and nothing else.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -85,7 +86,7 @@ struct Watcher {
 impl Listener for Watcher {
     /// The record is made before the client can see the end, so that the client's next request finds it.
     fn hear(&mut self, data: &Bytes) {
-        self.turn.reporter.spoken();
+        self.turn.reporter.spoken(Instant::now());
         if let Some(said) = self.reader.hear(data) {
             self.record(said);
         }

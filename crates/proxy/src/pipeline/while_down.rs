@@ -17,9 +17,9 @@ use plimsoll_wire::stream::{Machine, Spec};
 use tokio::sync::Notify;
 
 use super::app::App;
-use super::drive::{HEARTBEAT, may_pass};
+use super::drive::HEARTBEAT;
 use super::error::{Fault, ProxyError};
-use super::send::refusal_body;
+use super::send::{may_pass, refusal_body};
 
 /// The content type of a stream of events.
 const EVENTS: &str = "text/event-stream";

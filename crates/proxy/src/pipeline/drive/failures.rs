@@ -3,102 +3,49 @@
 //! true for what it has seen, and records what was sent. Never sends a hop.
 
 use std::io;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_wire::answer::{Answer, BlockKind};
 use plimsoll_wire::stream::StreamError;
 use plimsoll_wire::stream::unary::TurnEnd;
 
-use super::{Begin, Driver, HEARTBEAT, HopEnd, LEAST_SILENCE};
+use super::{Begin, Driver, HopEnd};
 use crate::pipeline::error::ProxyError;
-use crate::pipeline::incoming::{Because, Incoming};
-use crate::pipeline::later_hop::{Retried, Seen, is_refused, retry_refused};
+use crate::pipeline::incoming::Because;
+use crate::pipeline::later_hop::is_refused;
 use crate::pipeline::managed_turn::at_hop_cap;
-use crate::pipeline::send::{Refusal, refusal_body};
+use crate::pipeline::send::{Refusal, may_pass};
 use crate::record::AbortSide;
-use crate::upstream::{self, ResponseBody};
+use crate::upstream;
 
 /// The message for a body that is not a stream.
 const NO_STREAM: &str = "the upstream's answer is no stream of events";
 
 impl Driver {
-    /// Handles a refusal of a later hop. Tries the hop again where another request may pass. Otherwise
-    /// the upstream's answer goes to the client if that has seen nothing yet. For a client that has
-    /// read a part of an answer, the answer ends there, because its own request would have passed. One
-    /// that has not gets an error event. Where asking again may help, the connection breaks, because
-    /// some agents only retry after that.
-    pub(super) async fn refused(
-        &mut self,
-        response: Response<ResponseBody>,
-    ) -> Option<Result<Incoming, Because>> {
-        let (head, body) = Incoming::of(response);
-        // The body is empty if the refusal breaks off or never ends.
-        let refusal = (head, refusal_body(body).await.unwrap_or_default());
-        let seen = self.seen();
-        let Some(retried) = self.retry(refusal, seen).await else {
-            self.gone();
-            return None;
-        };
-        let (head, body) = match retried {
-            Ok(Retried::Accepted(response)) => return Some(Ok(Incoming::of(response).1)),
-            Ok(Retried::Own) => return Some(Err(Because::Refused { too_long: false })),
-            Ok(Retried::Refused(refusal)) => refusal,
-            Err(error) => {
-                self.cut(&error.to_string()).await;
-                return None;
-            }
-        };
+    /// Ends a turn of which a later hop is refused. The upstream's answer goes to the client if that has seen nothing
+    /// yet. For a client that has read a part of an answer, the answer ends there, because its own request would have
+    /// passed. One that has not gets an error event. Where asking again may help, the connection breaks, because some
+    /// agents only retry after that.
+    pub(super) async fn refused(&mut self, (head, body): Refusal) {
         let mut headers = head.headers;
         upstream::to_client(&mut headers);
         if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
             let cause = format!("a later hop was answered {}", head.status);
             if may_pass(head.status) {
                 self.cut(&cause).await;
-            } else if is_refused(head.status) && seen == Seen::Words {
+            } else if is_refused(head.status) && self.has_said() {
                 self.end_here(&cause).await;
             } else {
                 self.tell(&body, &cause).await;
             }
         }
-        None
     }
 
-    /// Tries a refused hop again, with heartbeats for a client that has a head. Returns `None` if the
-    /// client left.
-    async fn retry(&mut self, refusal: Refusal, seen: Seen) -> Option<Result<Retried, ProxyError>> {
-        let Self {
-            app, turn, client, ..
-        } = self;
-        let every = app.serving.streams.heartbeat;
-        let left = client.sender.clone();
-        let mut retry = std::pin::pin!(retry_refused(app, turn, refusal, seen));
-        loop {
-            let silence = every.saturating_sub(client.held.elapsed());
-            tokio::select! {
-                done = &mut retry => return Some(done),
-                // A head would settle how the client is answered.
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if seen != Seen::Nothing => {
-                    client.held = Instant::now();
-                    client.sender.send(HEARTBEAT).await.ok()?;
-                }
-                () = left.closed() => return None,
-            }
-        }
-    }
-
-    /// What the client has of the turn so far.
-    fn seen(&self) -> Seen {
-        if self.client.begin.is_some() {
-            return Seen::Nothing;
-        }
-        if self.answers.iter().any(shows) {
-            Seen::Words
-        } else {
-            Seen::Head
-        }
+    /// Whether an answer has said something.
+    pub(super) fn has_said(&self) -> bool {
+        self.answers.iter().any(says)
     }
 
     /// Ends the answer with what the hops before have said, as if the model had ended it there.
@@ -292,8 +239,8 @@ impl Driver {
     }
 }
 
-/// Whether a client read something of an answer that a second one would repeat.
-fn shows(answer: &Answer) -> bool {
+/// Whether an answer says something that a second one would repeat.
+fn says(answer: &Answer) -> bool {
     let deeds = answer.blocks.iter();
     let mut deeds = deeds.filter(|block| block.kind == BlockKind::Other);
     let texts = [&answer.text, &answer.refusal];
@@ -301,9 +248,4 @@ fn shows(answer: &Answer) -> bool {
         || answer.audio.is_some()
         || answer.visible_calls().next().is_some()
         || deeds.next().is_some()
-}
-
-/// Whether a refusal may be temporary, so that a retry makes sense.
-pub(in crate::pipeline) fn may_pass(status: StatusCode) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
