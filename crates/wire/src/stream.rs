@@ -46,8 +46,12 @@ pub use super::usage::{UsageMode, UsageWish};
 pub const ANSWER_CAP: usize = 8 << 20;
 /// What is made of one call or block once the hop has ended takes so many bytes, however short it is.
 const MADE_OF_PART: usize = 2_500;
-/// After so many bytes what is kept of a hop is weighed again.
+/// After so many bytes at least what is kept of a hop is weighed again.
 const WEIGH_EVERY: usize = 256 << 10;
+/// To weigh reads all parts and all that waits, which would cost the square of a long stream's length. So it is done
+/// again only after so many bytes for each part, and after a thirty-second of what is kept.
+const WEIGH_PART: usize = 16;
+const WEIGH_SHARE: usize = 32;
 
 /// Settings of the stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,13 +136,16 @@ pub struct Machine {
     held: HeldAnswer,
     /// How much of what a hop says is kept.
     cap: usize,
-    /// How many bytes came since what is kept was weighed, and what it weighed.
+    /// How many bytes came since what is kept was weighed, after how many it is weighed again, and what it weighed.
     unweighed: usize,
+    due: usize,
     weighed: usize,
     /// What was kept of the hops before.
     before: usize,
     /// Whether more was said than is kept.
     forgot: bool,
+    /// What was left of what the hop said when the rest was forgotten.
+    left: usize,
     handout: Handout,
     diagnosis: Diagnosis,
     format: Box<dyn FormatMachine>,
@@ -169,9 +176,11 @@ impl Machine {
             held: settings.room.enter_answer(),
             cap: settings.answer_cap,
             unweighed: 0,
+            due: 0,
             weighed: 0,
             before: 0,
             forgot: false,
+            left: 0,
             handout: Handout {
                 mute: spec.one_text,
                 ..Handout::default()
@@ -204,7 +213,7 @@ impl Machine {
                 return Err(StreamError::Withheld);
             }
         }
-        if self.unweighed >= WEIGH_EVERY.min(self.cap) {
+        if self.unweighed >= self.due.max(WEIGH_EVERY.min(self.cap)) {
             self.weigh();
         }
         match self.hold() {
@@ -227,7 +236,7 @@ impl Machine {
     /// Weighs what is kept of the hop, and forgets it if that is too much.
     fn weigh(&mut self) {
         self.unweighed = 0;
-        if self.weighed().said > self.cap {
+        if self.weighed().said > self.cap + self.left {
             self.forget();
         }
     }
@@ -235,7 +244,7 @@ impl Machine {
     fn forget(&mut self) {
         self.format.forget();
         self.forgot = true;
-        self.weighed();
+        self.left = self.weighed().said;
     }
 
     /// What is kept of the hop, and notes what that weighs.
@@ -248,6 +257,7 @@ impl Machine {
             kept.parts * MADE_OF_PART
         };
         self.weighed = kept.said + kept.waits + made;
+        self.due = kept.parts * WEIGH_PART + (kept.said + kept.waits) / WEIGH_SHARE;
         kept
     }
 
@@ -314,7 +324,7 @@ impl Machine {
             kept.next_hop();
         }
         self.before += std::mem::take(&mut self.weighed);
-        self.unweighed = 0;
+        (self.unweighed, self.due, self.left) = (0, 0, 0);
         let handout = &mut self.handout;
         self.format.next_hop(&mut Client { handout, out });
     }
