@@ -190,10 +190,7 @@ fn stored(app: &App, known: &Known) -> Result<Option<Readable>, ConsoleError> {
     let Some(units) = said.read(&reads, |_| true)? else {
         return Ok(None);
     };
-    let tools = match said.tools {
-        Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
-        None => None,
-    };
+    let tools = said.read_tools(&reads)?;
     let dialect = known.dialect();
     Ok(Some(Readable {
         body: request(dialect, &known.row.model, &units, tools.as_ref()),

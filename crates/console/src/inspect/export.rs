@@ -79,10 +79,7 @@ fn texts(
     let Some(messages) = said.read(reads, |_| true)? else {
         return Ok(None);
     };
-    let tools = match said.tools {
-        Some(id) => reads.blobs(&[id])?.into_iter().next().flatten(),
-        None => None,
-    };
+    let tools = said.read_tools(reads)?;
     let messages = messages.into_iter().map(|bytes| one_line(&bytes));
     let tools = tools.map(|bytes| one_line(&bytes));
     Ok(Some((messages.collect(), tools)))

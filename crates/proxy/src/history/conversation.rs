@@ -61,6 +61,17 @@ impl Conversation {
         }
         Ok(Some(messages))
     }
+
+    /// The bytes of the tools. `None` if none came along, or they are not stored.
+    ///
+    /// # Errors
+    /// [`FindError`] where the store fails.
+    pub fn read_tools(&self, reads: &Reads<'_>) -> Result<Option<Bytes>, FindError> {
+        match self.tools {
+            Some(id) => Ok(reads.blobs(&[id])?.into_iter().next().flatten()),
+            None => Ok(None),
+        }
+    }
 }
 
 /// Short messages as one blob.

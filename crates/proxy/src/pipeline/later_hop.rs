@@ -133,12 +133,10 @@ async fn send_with_retries(
     loop {
         let sent = send_until(app, turn, until).await;
         let (passes, asked) = match &sent {
-            Ok(response) => {
-                turn.reporter
-                    .answered(response.status(), response.headers());
-                let asked = upstream::retry_after(response.headers());
-                (may_pass(response.status()), asked)
-            }
+            Ok(response) => (
+                may_pass(response.status()),
+                upstream::retry_after(response.headers()),
+            ),
             // A timeout of the first byte was long enough. The client does not wait for another.
             Err(ProxyError::Upstream(UpstreamError::FirstByteTimeout)) => (false, None),
             Err(_) => (true, None),
@@ -238,7 +236,5 @@ async fn send_own(app: &App, turn: &mut ManagedTurn) -> Result<HopAnswer, ProxyE
     turn.reporter.failed_open(FailedStage::Refused);
     turn.reporter.own();
     let response = send(app, turn).await?;
-    turn.reporter
-        .answered(response.status(), response.headers());
     HopAnswer::of(response).await
 }

@@ -239,7 +239,7 @@ async fn send_after_emergency_pass(
     Some(send_anew(app, turn, prepared).await)
 }
 
-/// Sends another hop in place of one that was refused, and reports both it and what came of it.
+/// Sends another hop in place of one that was refused, and reports it.
 pub(super) async fn send_anew(
     app: &App,
     turn: &mut ManagedTurn,
@@ -247,15 +247,10 @@ pub(super) async fn send_anew(
 ) -> Result<Response<ResponseBody>, ProxyError> {
     turn.reporter.prepared(&turn.state, &prepared);
     turn.prepared = prepared;
-    let answer = send(app, turn).await;
-    if let Ok(response) = &answer {
-        turn.reporter
-            .answered(response.status(), response.headers());
-    }
-    answer
+    send(app, turn).await
 }
 
-/// Sends the prepared hop.
+/// Sends the prepared hop, and reports what came of it.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
@@ -285,5 +280,8 @@ pub(super) async fn send_until(
             turn.failing.note();
         }
     };
-    Ok(app.upstream.send_until(outbound, until, told).await?)
+    let response = app.upstream.send_until(outbound, until, told).await?;
+    turn.reporter
+        .answered(response.status(), response.headers());
+    Ok(response)
 }

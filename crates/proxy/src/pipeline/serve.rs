@@ -32,8 +32,6 @@ pub(super) async fn first(
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };
-    turn.reporter
-        .answered(response.status(), response.headers());
     if response.status().is_success() {
         return accepted(app, turn, response).await;
     }
