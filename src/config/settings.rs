@@ -146,7 +146,7 @@ impl Default for StoreSection {
             replicas: 0,
             wait: Duration::from_millis(250),
             read_wait: Duration::from_secs(2),
-            cache_mb: 24,
+            cache_mb: 48,
             answer_cap: ANSWER_CAP,
             content: StoreContent::Asked,
             retention: Retention::default(),

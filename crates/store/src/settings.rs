@@ -177,7 +177,7 @@ impl Default for StoreSettings {
             backend: Backend::Sled,
             path: PathBuf::from("./data"),
             redis: RedisSettings::default(),
-            cache_mb: 24,
+            cache_mb: 48,
             queue: 1024,
             queue_bytes: 64 << 20,
             retry: Duration::from_secs(1),
