@@ -9,6 +9,8 @@ use super::wire::{self, Dialect};
 pub enum Shape {
     /// So many calls in one message, with their results.
     CallsOfOne(Dialect),
+    /// The same, with nothing behind them and lines that all results have.
+    Lines,
     /// So many messages of one call.
     Calls(Dialect),
     /// So many messages of one call, all of which say the same.
@@ -38,10 +40,11 @@ pub enum Shape {
 use Dialect::{Chat, Messages, Responses};
 
 /// All shapes, with the size of each at its smallest.
-pub const SHAPES: [(Shape, usize); 28] = [
+pub const SHAPES: [(Shape, usize); 29] = [
     (Shape::CallsOfOne(Chat), 8_000),
     (Shape::CallsOfOne(Responses), 8_000),
     (Shape::CallsOfOne(Messages), 8_000),
+    (Shape::Lines, 1_000),
     (Shape::Calls(Chat), 8_000),
     (Shape::Calls(Responses), 8_000),
     (Shape::Calls(Messages), 8_000),
@@ -90,6 +93,21 @@ impl Shape {
                     said.push(wire::user(&format!("more {number}")));
                 }
                 vec![ask(dialect, said, "plain")]
+            }
+            Self::Lines => {
+                let numbers: Vec<usize> = (0..size).collect();
+                let mut said = wire::calls(Chat, &numbers, false);
+                for (number, result) in said.iter_mut().skip(1).enumerate() {
+                    let line = |line: usize| match line == number % 16 {
+                        true => format!("own line {number} of src/part_{number}.rs\n"),
+                        false => {
+                            format!("line {line} of src/part_{line}.rs, the same everywhere\n")
+                        }
+                    };
+                    result["content"] = (0..16).map(line).collect::<String>().into();
+                }
+                said.insert(0, wire::user(&begin));
+                vec![ask(Chat, said, "plain")]
             }
             Self::Calls(dialect) => {
                 vec![ask(dialect, singly(dialect, size, &begin, false), "plain")]

@@ -354,7 +354,7 @@ pub fn open_episode(
         };
         let points = |raw: &String| field(raw, "content").starts_with("[unchanged since ");
         let pointing = have.values().any(points);
-        let fronts = left_out(&have, &sent);
+        let left_out = left_out(&have, &sent);
         // Calls of this turn or a later one have no results yet.
         let before = |id: &&String| answered.get(id.as_str()).is_some_and(|made| *made < turn);
         let mut known = open.calls.iter().filter(before);
@@ -369,8 +369,8 @@ pub fn open_episode(
             let text = raw.map(|raw| field(raw, "content"));
             // Others may point to a result that came more than once.
             let again = |text: &String| pointing && times.get(text) > Some(&1);
-            // Or to one that has the lines with which they begin.
-            let shared = |text: &String| fronts.iter().any(|front| text.contains(front.as_str()));
+            // Or to one that has lines of theirs.
+            let shared = |text: &String| left_out.iter().any(|run| text.contains(run.as_str()));
             let loose = |text: String| !again(&text) && !shared(&text) && !spared(&text);
             stands(id) && text.is_some_and(loose)
         });
@@ -395,15 +395,20 @@ fn is_entry(raw: &str) -> bool {
     let looped = lines
         .next_back()
         .is_some_and(|line| line.ends_with("times running]"));
-    let points = ["[unchanged since ", "[continues "];
+    let points = ["[unchanged since ", "[continues ", "[repeats "];
     clipped || looped || points.iter().any(|begins| head.starts_with(begins))
 }
 
-/// The lines that results leave out at their beginning because an earlier one shows them.
+/// The lines that results leave out because an earlier one shows them.
 fn left_out(have: &HashMap<String, String>, sent: &HashMap<String, String>) -> Vec<String> {
-    let front = |(id, raw): (&String, &String)| {
+    let runs = |(id, raw): (&String, &String)| {
         let shown = field(raw, "content");
-        let (_, rest) = shown.strip_prefix("[continues ")?.split_once('\n')?;
+        let (head, rest) = shown.split_once('\n')?;
+        let of = match head.strip_prefix("[repeats ") {
+            Some(head) => Some(format!(" of {}]", head.split_once(" in part, ")?.0)),
+            None if head.starts_with("[continues ") => None,
+            None => return None,
+        };
         // A line about a loop stands below.
         let looped = rest.ends_with(" times running]");
         let rest = rest
@@ -411,10 +416,37 @@ fn left_out(have: &HashMap<String, String>, sent: &HashMap<String, String>) -> V
             .filter(|_| looped)
             .map_or(rest, |(rest, _)| rest);
         let whole = field(sent.get(id)?, "content");
-        let front = whole.strip_suffix(rest)?.trim_end_matches('\n');
-        Some(front.to_owned()).filter(|front| !front.is_empty())
+        let Some(of) = of else {
+            return Some(vec![whole.strip_suffix(rest)?.to_owned()]);
+        };
+        let mut left = Vec::new();
+        let mut behind = whole.as_str();
+        for line in rest.split_inclusive('\n') {
+            let Some(lines) = stands_for(line, &of) else {
+                behind = behind.strip_prefix(line)?;
+                continue;
+            };
+            let run: usize = behind.split_inclusive('\n').take(lines).map(str::len).sum();
+            let (run, next) = behind.split_at(run);
+            left.push(run.to_owned());
+            behind = next;
+        }
+        Some(left)
     };
-    have.iter().filter_map(front).collect()
+    let all = have.iter().filter_map(runs).flatten();
+    let all = all.map(|run| run.trim_end_matches('\n').to_owned());
+    all.filter(|run| !run.is_empty()).collect()
+}
+
+/// For how many lines a line stands; none if it stands for itself.
+fn stands_for(line: &str, of: &str) -> Option<usize> {
+    let line = line.trim_end().strip_suffix(of)?.replace(',', "");
+    if line.starts_with("[line ") {
+        return Some(1);
+    }
+    let (first, last) = line.strip_prefix("[lines ")?.split_once(" to ")?;
+    let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+    Some(last.checked_sub(first)? + 1)
 }
 
 /// The episode that is open for certain when a turn's request is sent: opened in an earlier turn,
@@ -507,7 +539,7 @@ mod tests {
     fn what_a_result_leaves_out_is_told_from_what_it_shows() {
         let raw = |text: &str| serde_json::json!({"content": text}).to_string();
         let sent = HashMap::from([("a".to_owned(), raw("1\n2\n3\n4"))]);
-        for (shown, front) in [
+        for (shown, left) in [
             ("[continues bash:4, 9 tokens: …]\n3\n4", Some("1\n2")),
             (
                 "[continues bash:4, 9 tokens: …]\n3\n4\n[this call has brought the same result 3 times running]",
@@ -515,10 +547,23 @@ mod tests {
             ),
             ("1\n2\n3\n4", None),
             ("[continues bash:4, 9 tokens: …]\n5", None),
+            (
+                "[repeats bash:4 in part, 9 tokens: …]\n1\n[lines 5 to 6 of bash:4]\n4",
+                Some("2\n3"),
+            ),
+            (
+                "[repeats bash:4 in part, 9 tokens: …]\n[line 5 of bash:4]\n2\n[line 9 of bash:4]\n4",
+                Some("1\n3"),
+            ),
+            (
+                "[repeats bash:4 in part, 9 tokens: …]\n1\n[lines 5 to 6 of bash:9]\n4",
+                None,
+            ),
         ] {
             let have = HashMap::from([("a".to_owned(), raw(shown))]);
             let found = left_out(&have, &sent);
-            assert_eq!(found.first().map(String::as_str), front, "{shown}");
+            let found = (!found.is_empty()).then(|| found.join("\n"));
+            assert_eq!(found.as_deref(), left, "{shown}");
         }
     }
 }

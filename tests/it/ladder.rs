@@ -106,14 +106,12 @@ async fn a_result_that_is_still_shown_is_pointed_to() {
         "too short to gain by"
     );
     let (head, rest) = shown[5].split_once('\n').unwrap();
-    assert!(
-        head.contains("its first 61 lines are lines 1 to 61 of the 62 of"),
-        "{head}"
-    );
-    let last = "error: could not compile `fold`\n";
+    let id = head.strip_prefix("[repeats ").unwrap();
+    let (id, _) = id.split_once(" in part, ").unwrap();
     assert_eq!(
-        rest, last,
-        "one byte more is another text, of which the last line is new"
+        rest,
+        format!("[lines 1 to 62 of {id}]\n"),
+        "one line break more is another text of the same lines"
     );
 }
 
@@ -153,9 +151,35 @@ async fn of_a_log_that_is_polled_what_is_new_is_shown() {
         assert!(head.contains("the same call above"), "{head}");
         assert_eq!(rest, new);
     }
+    let (head, rest) = shown[3].split_once('\n').unwrap();
+    let first = "its first 50 lines are all 50 lines of the result of bash {";
+    assert!(head.contains(first), "{head}");
+    assert_eq!(rest, lines(50, 55), "whatever tool brings it");
+}
+
+#[tokio::test]
+async fn of_a_file_that_is_read_again_after_an_edit_the_edit_is_shown() {
+    let line = |at: usize| format!("    let value_{at} = self.read_value({at})?;\n");
+    let lines = |from, to| (from..to).map(line).collect::<String>();
+    let edited = format!("{}    // as it was\n{}", lines(0, 30), lines(31, 60));
+    let calls = [
+        (
+            made("r1", "read", &json!({"path": "src/fold.rs"})),
+            lines(0, 60),
+        ),
+        (made("r2", "read", &json!({"path": "src/fold.rs"})), edited),
+    ];
+    let (provider, _) = served("repeat+cwl", &calls).await;
+    let shown = results(&provider);
+    assert_eq!(shown[0], calls[0].1);
+    let (head, rest) = shown[1].split_once('\n').unwrap();
+    let id = head.strip_prefix("[repeats ").unwrap();
+    let (id, _) = id.split_once(" in part, ").unwrap();
+    let same = "of the 60 lines that the result of the same call above shows]";
+    assert!(head.ends_with(same), "{head}");
     assert_eq!(
-        shown[3], calls[3].1,
-        "another tool's result is not compared"
+        rest,
+        format!("[lines 1 to 30 of {id}]\n    // as it was\n[lines 32 to 60 of {id}]\n")
     );
 }
 

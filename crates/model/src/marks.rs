@@ -78,15 +78,14 @@ pub struct Kept {
     /// The length of the original result in bytes; none if the result stays whole. If the length
     /// differs now, the client has edited its copy, and the spans mean nothing.
     pub of: Option<u32>,
-    /// Runs of whole lines of the result that stay. Of a result that goes on from another, the one run
-    /// from where it does to its end.
+    /// Runs of whole lines of the result that stay. An empty one parts two runs that another result shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<(u32, u32)>,
     /// Whether long strings of the call's arguments are cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trimmed: bool,
-    /// The call whose result is the same text and is shown in full, if this one only points to it. If
-    /// lines stay as well, the lines before them are lines at the end of that result.
+    /// The call to whose result this one points, which is shown in full. It is the same text, or, if lines or the length
+    /// are known, it has all runs of lines that don't stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same: Option<ItemNo>,
     /// The shape by which the result was clipped when it came in; none if a pass chose the lines.

@@ -431,7 +431,7 @@ mod tests {
     }
 
     /// Each form that a record takes, by the name of its fixture.
-    fn forms() -> [(&'static str, TurnRecord); 8] {
+    fn forms() -> [(&'static str, TurnRecord); 9] {
         use crate::turn_facts::tests::facts;
 
         let hop = |change: fn(&mut StoredHop)| {
@@ -475,10 +475,19 @@ mod tests {
             };
             hop.kept = vec![(ItemNo(5), kept)];
         };
-        // Of a result that grew, the length is not kept.
+        // What of a result that grew stays, by its length or without.
         let grown = |hop: &mut StoredHop| {
             let kept = Kept {
                 lines: vec![(600, 900)],
+                same: Some(ItemNo(2)),
+                ..Kept::default()
+            };
+            hop.kept = vec![(ItemNo(5), kept)];
+        };
+        let runs = |hop: &mut StoredHop| {
+            let kept = Kept {
+                of: Some(900),
+                lines: vec![(0, 20), (300, 300), (600, 900)],
                 same: Some(ItemNo(2)),
                 ..Kept::default()
             };
@@ -502,6 +511,7 @@ mod tests {
             ("turn-bound", thinking),
             ("turn-pointer", hop(pointer)),
             ("turn-grown", hop(grown)),
+            ("turn-runs", hop(runs)),
             ("turn-unshown", hop(|hop| hop.unshown = true)),
             ("turn-chosen", chosen),
         ]

@@ -29,7 +29,8 @@ label_set!(
         LoopGuard => "loop-guard",
         /// What the settings name is taken last by the policies behind this one.
         Keep => "keep",
-        /// A new result that is still shown in full further up becomes a pointer to it.
+        /// A new result that is still shown in full further up becomes a pointer to it, and so do those of its lines that
+        /// an earlier one shows.
         Repeat => "repeat",
         /// Calls with their results go, oldest first.
         Recency => "recency",

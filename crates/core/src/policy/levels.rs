@@ -186,12 +186,14 @@ impl<'a> Levels<'a> {
     /// Leaves the skeleton of a result, and says whether it has one. Of a result that points to another, it
     /// is that of the lines that it adds.
     fn skeleton(&mut self, work: &mut Work<'a>, pair: Pair) -> bool {
-        let from = match kept(work, pair.call).lines.first() {
-            Some((start, _)) if pair.points => *start as usize,
-            None if pair.points => return false,
-            Some(_) | None => 0,
-        };
-        let kept = self.lexicon.skeleton(pair.result, from);
+        let known = kept(work, pair.call);
+        // What a client's edit has laid bare is shown whole.
+        let points = pair.points && work.view.notes().results.contains_key(&pair.call);
+        let adds = points.then_some(&known.lines[..]);
+        if adds.is_some_and(<[_]>::is_empty) {
+            return false;
+        }
+        let kept = self.lexicon.skeleton(pair.result, adds);
         let kept = kept.map(Arc::new);
         let has = kept.is_some();
         if has {

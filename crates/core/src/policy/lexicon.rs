@@ -171,13 +171,14 @@ impl<'a> Lexicon<'a> {
         true
     }
 
-    /// The skeleton of a result from a byte on: the lines whose strings occur nowhere else. `None` if no
-    /// line has any, or none fits; then nothing changes.
-    pub fn skeleton(&mut self, result: ItemIndex, from: usize) -> Option<Kept> {
+    /// The skeleton of a result, or of some runs of its lines: the lines whose strings occur nowhere else. `None` if
+    /// no line has any, or none fits; then nothing changes.
+    pub fn skeleton(&mut self, result: ItemIndex, of: Option<&[(u32, u32)]>) -> Option<Kept> {
         let text = (self.originals)(result)?;
         let words = self.original(result);
         let before = self.hide(result);
-        let lines = self.lines(&text, words.all(), from);
+        let all = [(0, offset(text.len()))];
+        let lines = self.lines(&text, words.all(), of.unwrap_or(&all));
         if lines.is_empty() {
             // Nothing is worth keeping, so the result is shown as it was.
             self.set(result, before);
@@ -203,14 +204,26 @@ impl<'a> Lexicon<'a> {
     }
 
     /// The lines to keep, in order. They are chosen by the worth of their strings per byte.
-    fn lines(&self, text: &str, words: &[Word], from: usize) -> Vec<ScoredLine> {
+    fn lines(&self, text: &str, words: &[Word], of: &[(u32, u32)]) -> Vec<ScoredLine> {
         // Only words that occur nowhere else; `None` for all others.
         let own = |word: &Word| (!self.is_shown(word.hash())).then_some(*word);
         let own: Vec<Option<Word>> = words.iter().map(own).collect();
         let mut scored = scored(text, words, &own);
-        scored.retain(|line| line.start >= from);
+        let mut runs = of.iter().peekable();
+        scored.retain(|line| {
+            while runs
+                .next_if(|(_, end)| *end as usize <= line.start)
+                .is_some()
+            {}
+            runs.peek()
+                .is_some_and(|(start, _)| *start as usize <= line.start)
+        });
         scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.start.cmp(&b.start)));
-        let budget = share(text.len().saturating_sub(from), SKELETON);
+        let bytes: usize = of
+            .iter()
+            .map(|(start, end)| end.saturating_sub(*start) as usize)
+            .sum();
+        let budget = share(bytes, SKELETON);
         let mut seen: HashSet<u64, Hashed> = HashSet::default();
         let mut used = 0;
         scored.retain(|line| {

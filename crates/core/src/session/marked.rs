@@ -1,7 +1,7 @@
 //! A transcript with its marks: what is shown of items and what stands for episodes, before any
 //! text of the proxy is written. Never writes a text and never moves a mark.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_model::{EditKind, ItemKind, ItemNo, Kept, Mark, Marks, Role};
@@ -56,17 +56,12 @@ impl<'a> Marked<'a> {
             let same = kept.same?;
             (self.marks.get(no) == Mark::Clipped).then_some((no, same))
         };
-        let pairs: Vec<(ItemNo, ItemNo)> = self.marks.iter_kept().filter_map(shown).collect();
+        let pairs = self.marks.iter_kept().filter_map(shown);
         let mut out: BTreeMap<ItemIndex, Vec<ItemIndex>> = BTreeMap::new();
-        if pairs.is_empty() {
-            return out;
-        }
-        let calls = self.transcript.items.indexed();
-        let calls = calls.filter(|(_, item)| item.kind == ItemKind::Call);
-        let at: HashMap<ItemNo, ItemIndex> = calls.map(|(at, item)| (item.no, at)).collect();
         for (from, to) in pairs {
-            if let (Some(from), Some(to)) = (at.get(&from), at.get(&to)) {
-                out.entry(*to).or_default().push(*from);
+            let call = |no| self.transcript.call(no);
+            if let (Some(from), Some(to)) = (call(from), call(to)) {
+                out.entry(to).or_default().push(from);
             }
         }
         out

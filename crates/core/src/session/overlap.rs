@@ -1,75 +1,128 @@
-//! Where a text goes on from an earlier one: a log that grew, or a screen that scrolled. The first lines of
-//! the newer text are then lines at the end of the earlier one. Whole lines only. Pure functions of the two
-//! texts, in time that grows with their length alone. Never says whether an overlap is worth anything.
+//! Runs of whole lines of a text that stand in an earlier one as well: of a log that grew, a screen that scrolled, a
+//! file that is read again after an edit. Pure functions of the two texts, in time that grows with their length
+//! alone. Never says whether a run is worth anything.
 
-/// How many of the last lines of the earlier text may be left out: on a screen the line of the prompt is
-/// written on, and so may be a line of state below it.
-const LOOSE: usize = 2;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
 
-/// The lines that two texts share.
+use memchr::memmem;
+
+/// Longer texts have no runs, in bytes.
+pub const LONGEST: usize = 256 << 10;
+/// The most runs of a text. Each one is looked up in the earlier text by itself.
+const MOST: usize = 32;
+/// At how many places of the earlier text a line is looked for.
+const TRIES: usize = 4;
+/// How many lines before a common line are looked at, to see whether they are common too.
+const BACK: usize = 16;
+
+/// The runs of lines of the newer text that have at least so many bytes and stand in the earlier one, in order, as
+/// places in bytes. Each line of a run ends with a line break.
+#[must_use]
+pub fn runs(earlier: &str, newer: &str, least: usize) -> Vec<Range<usize>> {
+    if earlier.len().max(newer.len()) > LONGEST {
+        return Vec::new();
+    }
+    let old: Vec<&str> = lines(earlier).collect();
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in old.iter().enumerate() {
+        let places = places.entry(line).or_default();
+        if places.len() < TRIES {
+            places.push(at);
+        }
+    }
+    let new: Vec<&str> = newer.split_inclusive('\n').collect();
+    let mut starts = vec![0];
+    starts.extend(new.iter().scan(0, |end, line| {
+        *end += line.len();
+        Some(*end)
+    }));
+    // What has no line break is shown, so that nobody has to guess whether it had one.
+    let new: Vec<&str> = new
+        .iter()
+        .filter_map(|line| line.strip_suffix('\n'))
+        .collect();
+    let start = |line: usize| starts.get(line).copied().unwrap_or(newer.len());
+    let (mut found, mut at, mut past) = (Vec::new(), 0, 0);
+    while let Some(line) = new.get(at) {
+        let tried = places.get(line).into_iter().flatten();
+        let rest = new.get(at..).unwrap_or_default();
+        let tried = tried.map(|place| (alike(old.get(*place..).unwrap_or_default(), rest), *place));
+        let Some((length, place)) = tried.max_by_key(|(length, place)| (*length, Reverse(*place)))
+        else {
+            at += 1;
+            continue;
+        };
+        let before = (at - past).min(place).min(BACK);
+        let back = (1..=before).take_while(|back| old.get(place - back) == new.get(at - back));
+        let run = start(at - back.count())..start(at + length);
+        at += length;
+        if run.len() >= least {
+            found.push(run);
+            past = at;
+        }
+    }
+    found.sort_by_key(|run: &Range<usize>| Reverse(run.len()));
+    found.truncate(MOST);
+    found.sort_by_key(|run| run.start);
+    found
+}
+
+/// How many lines two texts begin with alike.
+fn alike(old: &[&str], new: &[&str]) -> usize {
+    old.iter()
+        .zip(new)
+        .take_while(|(old, new)| old == new)
+        .count()
+}
+
+/// Where a run of lines stands in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overlap {
-    /// How many lines there are.
-    pub lines: usize,
-    /// How many bytes of the newer text they are, with their line breaks.
-    pub bytes: usize,
-    /// How many lines stand before them in the earlier text.
+pub struct Place {
+    /// How many lines stand before it.
     pub before: usize,
-    /// How many lines the earlier text has.
-    pub of: usize,
+    /// How many lines it has.
+    pub lines: usize,
 }
 
-/// The longest overlap of two texts. At least the last line of the newer text is never part of it, so each
-/// line that is part of it ends with a line break there.
-#[must_use]
-pub fn longest(earlier: &str, newer: &str) -> Option<Overlap> {
-    let mut pattern: Vec<&str> = lines(newer).collect();
-    pattern.pop();
-    let all: Vec<&str> = lines(earlier).collect();
-    // An overlap is no longer than the newer text.
-    let from = all
-        .len()
-        .saturating_sub(pattern.len().saturating_add(LOOSE));
-    let borders = borders(&pattern);
-    let mut best: Option<Overlap> = None;
-    let mut matched = 0;
-    for (at, line) in all.iter().enumerate().skip(from) {
-        matched = advance(&pattern, &borders, matched, line);
-        let rest = all.len().saturating_sub(at).saturating_sub(1);
-        // Of overlaps of one length the last counts, as `at` finds it.
-        if rest <= LOOSE && matched > 0 && best.is_none_or(|best| best.lines <= matched) {
-            let shared = pattern.iter().take(matched);
-            best = Some(Overlap {
-                lines: matched,
-                bytes: shared.map(|line| line.len().saturating_add(1)).sum(),
-                before: at.saturating_add(1).saturating_sub(matched),
-                of: all.len(),
-            });
-        }
-    }
-    best
+/// A text in which runs of lines are looked up.
+pub struct Earlier {
+    /// The text between line breaks.
+    text: String,
+    /// How many lines it has.
+    pub lines: usize,
 }
 
-/// The overlap that has so many bytes of the newer text. `None` if the texts have none, or none any more.
-#[must_use]
-pub fn at(earlier: &str, newer: &str, bytes: usize) -> Option<Overlap> {
-    let (shared, rest) = newer.split_at_checked(bytes)?;
-    let both = !rest.is_empty() && !earlier.is_empty();
-    let text = shared.strip_suffix('\n').filter(|_| both)?;
-    let mut end = earlier.strip_suffix('\n').unwrap_or(earlier);
-    for _ in 0..=LOOSE {
-        let before = end.strip_suffix(text);
-        if let Some(before) = before.filter(|text| text.is_empty() || text.ends_with('\n')) {
-            return Some(Overlap {
-                lines: lines(shared).count(),
-                bytes,
-                before: lines(before).count(),
-                of: lines(earlier).count(),
-            });
+impl Earlier {
+    /// The text to look in.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        Self {
+            text: ["\n", text, end].concat(),
+            lines: lines(text).count(),
         }
-        (end, _) = end.rsplit_once('\n')?;
     }
-    None
+
+    /// Where a run of lines, each with its line break, stands first.
+    #[must_use]
+    pub fn place(&self, run: &str) -> Option<Place> {
+        if !run.ends_with('\n') {
+            return None;
+        }
+        let at = memmem::find(self.text.as_bytes(), ["\n", run].concat().as_bytes())?;
+        let before = self.text.get(..at).unwrap_or_default();
+        Some(Place {
+            before: count(before),
+            lines: count(run),
+        })
+    }
+}
+
+/// How many line breaks a text has.
+fn count(text: &str) -> usize {
+    memchr::memchr_iter(b'\n', text.as_bytes()).count()
 }
 
 /// The lines of a text without their line breaks. A carriage return is part of its line.
@@ -78,140 +131,137 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     lines.map(|line| line.strip_suffix('\n').unwrap_or(line))
 }
 
-/// For each line of a text, how many lines up to it are also its first ones (Knuth, Morris and Pratt).
-fn borders(pattern: &[&str]) -> Vec<usize> {
-    let mut borders = Vec::with_capacity(pattern.len());
-    let mut matched = 0;
-    for (at, line) in pattern.iter().enumerate() {
-        if at > 0 {
-            matched = advance(pattern, &borders, matched, line);
-        }
-        borders.push(matched);
-    }
-    borders
-}
-
-/// How many of the first lines of a text end with this line, where so many ended with the line before it.
-fn advance(pattern: &[&str], borders: &[usize], mut matched: usize, line: &str) -> usize {
-    loop {
-        if pattern.get(matched) == Some(&line) {
-            return matched.saturating_add(1);
-        }
-        let Some(shorter) = matched.checked_sub(1).and_then(|last| borders.get(last)) else {
-            return 0;
-        };
-        matched = *shorter;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Lines, bytes, lines before and all lines of the longest overlap.
-    fn found(earlier: &str, newer: &str) -> Option<(usize, usize, usize, usize)> {
-        let found = longest(earlier, newer)?;
-        Some((found.lines, found.bytes, found.before, found.of))
+    /// The runs of a text, and where each stands in the earlier one: lines before, and lines.
+    fn found(earlier: &str, newer: &str, least: usize) -> Vec<(Range<usize>, usize, usize)> {
+        let before = Earlier::new(earlier);
+        let placed = |run: Range<usize>| {
+            let place = before.place(&newer[run.clone()]).unwrap();
+            (run, place.before, place.lines)
+        };
+        runs(earlier, newer, least)
+            .into_iter()
+            .map(placed)
+            .collect()
     }
 
     #[test]
-    fn a_text_that_grew_or_scrolled_begins_as_the_earlier_one_ends() {
+    fn a_text_that_grew_scrolled_or_was_edited_has_runs_of_the_earlier_one() {
         for (earlier, newer, expect) in [
             // It grew, whether or not the earlier one ended with a line break.
-            ("a\nb\n", "a\nb\nc\n", Some((2, 4, 0, 2))),
-            ("a\nb", "a\nb\nc", Some((2, 4, 0, 2))),
+            ("a\nb\n", "a\nb\nc\n", vec![(0..4, 0, 2)]),
+            ("a\nb", "a\nb\nc", vec![(0..4, 0, 2)]),
             // It scrolled.
-            ("a\nb\nc\n", "b\nc\nd", Some((2, 4, 1, 3))),
+            ("a\nb\nc\n", "b\nc\nd", vec![(0..4, 1, 2)]),
             // The prompt was written on.
-            ("a\nb\n$ ", "a\nb\n$ ls\nc", Some((2, 4, 0, 3))),
-            ("x\na\nb\n$\n", "a\nb\n$ ls\nc", Some((2, 4, 1, 4))),
-            ("a\n$ \n\n", "a\n$ ls\nc", Some((1, 2, 0, 3))),
-            // What ends too early, or in the midst of a line, is no end.
-            ("a\n1\n2\n3\n", "a\nb\n", None),
-            ("za\nb\n", "a\nb\nc\n", None),
-            ("a\nbz", "a\nb\nc", Some((1, 2, 0, 2))),
-            // One line of the newer text is always shown.
-            ("a\nb\nc\n", "b\nc\n", Some((1, 2, 1, 3))),
-            ("a\nb\n", "a\nb\n", Some((1, 2, 0, 2))),
-            ("a", "a\n", None),
-            ("a\n", "a", None),
-            // The longest counts, and of those the last.
-            ("a\na\na\n", "a\na\nb", Some((2, 4, 1, 3))),
-            ("\n\n\n\n", "\n\nx", Some((2, 2, 2, 4))),
+            ("a\nb\n$ ", "a\nb\n$ ls\nc", vec![(0..4, 0, 2)]),
+            // A line of it was changed, left out, or put in.
+            ("a\nb\nc\n", "a\nx\nc\n", vec![(0..2, 0, 1), (4..6, 2, 1)]),
+            ("a\nb\nc\n", "a\nc\n", vec![(0..2, 0, 1), (2..4, 2, 1)]),
+            ("a\nb\n", "a\nx\nb\n", vec![(0..2, 0, 1), (4..6, 1, 1)]),
+            // A part of it, or all.
+            ("a\nb\nc\nd\n", "b\nc\n", vec![(0..4, 1, 2)]),
+            ("a\nb\n", "a\nb\n", vec![(0..4, 0, 2)]),
+            // What has no line break is no part of a run.
+            ("a\nb\nc", "b\nc", vec![(0..2, 1, 1)]),
+            ("a\n", "a", vec![]),
+            // What ends in the midst of a line is no line.
+            ("az\nzb\n", "a\nb\n", vec![]),
+            // The longest place counts, and of those the first.
+            ("a\nx\na\nb\n", "a\nb\n", vec![(0..4, 2, 2)]),
+            ("a\na\na\n", "a\na\n", vec![(0..4, 0, 2)]),
+            ("}\n}\nx\n", "y\n}\nx\n", vec![(2..6, 1, 2)]),
             // A carriage return is part of its line.
-            ("a\r\nb", "a\r\nb\r\nc", Some((1, 3, 0, 2))),
-            ("a\r\nb\r\n", "a\r\nb\r\nc", Some((2, 6, 0, 2))),
-            ("ä\nö\n", "ä\nö\nü", Some((2, 6, 0, 2))),
-            ("", "a\nb", None),
-            ("a\nb", "", None),
+            ("a\r\nb\r\n", "a\r\nb\nc", vec![(0..3, 0, 1)]),
+            ("ä\nö\n", "ä\nö\nü", vec![(0..6, 0, 2)]),
+            ("\n\n", "\n\n\nx", vec![(0..2, 0, 2), (2..3, 0, 1)]),
+            ("", "a\nb\n", vec![]),
+            ("a\nb", "", vec![]),
         ] {
-            assert_eq!(found(earlier, newer), expect, "{earlier:?} {newer:?}");
+            assert_eq!(found(earlier, newer, 1), expect, "{earlier:?} {newer:?}");
         }
+        assert_eq!(found("a\nb\nc\n", "a\nx\nb\nc\n", 3), [(4..8, 1, 2)]);
+        // Lines before a run belong to it where they are common too.
+        let braces = "}\n".repeat(6);
+        let edited = found(&format!("{braces}x\n"), "y\n}\n}\nx\n", 5);
+        assert_eq!(edited, [(2..8, 4, 3)]);
     }
 
     #[test]
-    fn an_overlap_that_is_no_more_is_not_found() {
-        assert!(at("a\nb\n", "a\nb\nc", 4).is_some());
-        for (earlier, newer, bytes) in [
-            ("a\nB\n", "a\nb\nc", 4),
-            ("a\nb\n", "a\nb\nc", 3),
-            ("a\nb\n", "a\nb\nc", 0),
-            ("a\nb\n", "a\nb\n", 4),
-            ("a\nb\n", "a\nb\nc", 99),
-            ("ab\nb\n", "b\nb\nc", 4),
-            ("ä\n", "ä\nb", 1),
-            ("", "a\nb", 2),
+    fn lines_that_stand_nowhere_have_no_place() {
+        let earlier = Earlier::new("ab\nb\n\nc");
+        assert_eq!(earlier.lines, 4);
+        for (run, expect) in [
+            ("ab\nb\n", Some((0, 2))),
+            ("b\n", Some((1, 1))),
+            ("\n", Some((2, 1))),
+            ("c\n", Some((3, 1))),
+            ("\nc\n", Some((2, 2))),
+            ("c\n\n", None),
+            ("b\nc\n", None),
+            ("ab", None),
+            ("", None),
         ] {
-            assert_eq!(
-                at(earlier, newer, bytes),
-                None,
-                "{earlier:?} {newer:?} {bytes}"
-            );
+            let place = earlier.place(run).map(|place| (place.before, place.lines));
+            assert_eq!(place, expect, "{run:?}");
         }
     }
 
     /// Texts whose lines repeat again and again are the worst case of a search that begins anew at each
     /// place: this test would take hours with one.
     #[test]
-    fn a_megabyte_of_equal_lines_is_read_once() {
-        let (same, long) = ("\n".repeat(1 << 20), "abc\n".repeat(1 << 18));
+    fn equal_lines_are_read_once() {
+        let (same, long) = ("\n".repeat(120 << 10), "abc\n".repeat(30 << 10));
         for text in [&same, &long] {
             let newer = format!("{text}x\n{text}");
-            assert_eq!(longest(text, &newer).map(|one| one.bytes), Some(text.len()));
-            let ends = format!("{text}y\ny\ny\n");
-            assert_eq!(longest(&ends, &newer), None);
+            let all = [0..text.len(), text.len() + 2..newer.len()];
+            assert_eq!(runs(text, &newer, 100), all);
+            let parts = format!("{}x\n", &text[..400]).repeat(600);
+            assert_eq!(runs(text, &parts, 500), [] as [Range<usize>; 0]);
+            assert_eq!(runs(text, &parts, 100).len(), MOST);
+            assert!(runs(&text.repeat(3), text, 1).is_empty());
         }
     }
 
     proptest! {
-        /// Against a search that tries all lengths, over texts of few different lines.
-        #[test]
-        fn the_longest_is_what_trying_all_lengths_finds(
-            earlier in "[ab\n]{0,14}",
-            newer in "[ab\n]{0,14}",
-        ) {
-            let all = (0..=newer.len()).rev().filter_map(|bytes| at(&earlier, &newer, bytes));
-            prop_assert_eq!(longest(&earlier, &newer), all.into_iter().next());
-        }
-
-        /// The earlier text and the rest give the newer one.
+        /// What is shown between the runs, and the lines of the earlier text in their places, are the newer text.
         #[test]
         fn nothing_is_lost(
             earlier in "([ab$]{0,3}\n){0,9}[ab$]{0,3}",
-            from in 0_usize..9,
-            more in "[ab$]{0,3}(\n[ab$]{0,3}){0,5}",
+            newer in "([ab$]{0,3}\n){0,9}[ab$]{0,3}",
+            least in 1_usize..6,
         ) {
-            let kept: String = earlier.split_inclusive('\n').skip(from).collect();
-            let newer = format!("{kept}{more}");
-            if let Some(found) = longest(&earlier, &newer) {
-                let shared = earlier.split('\n').skip(found.before).take(found.lines);
-                let shared: String = shared.flat_map(|line| [line, "\n"]).collect();
-                prop_assert_eq!(&format!("{shared}{}", &newer[found.bytes..]), &newer);
-                prop_assert_eq!(at(&earlier, &newer, found.bytes), Some(found));
-                prop_assert_eq!(earlier.lines().count(), found.of);
+            let mut text = String::new();
+            let mut shown = 0;
+            for (run, before, lines) in found(&earlier, &newer, least) {
+                prop_assert!(run.len() >= least && run.start >= shown);
+                text.push_str(&newer[shown..run.start]);
+                let old = earlier.lines().skip(before).take(lines);
+                text.extend(old.flat_map(|line| [line, "\n"]));
+                shown = run.end;
             }
+            text.push_str(&newer[shown..]);
+            prop_assert_eq!(text, newer);
+        }
+
+        /// What a text has whole in common with the earlier one is one run.
+        #[test]
+        fn a_part_of_the_earlier_text_is_one_run(
+            earlier in prop::collection::vec("[a-z]{6}", 1..20),
+            from in 0_usize..19,
+            to in 1_usize..20,
+        ) {
+            let (from, to) = (from.min(earlier.len() - 1), to.min(earlier.len()));
+            let part: String = earlier.get(from..to).unwrap_or_default()
+                .iter().flat_map(|line| [line, "\n"]).collect();
+            let all = format!("{}\n", earlier.join("\n"));
+            let expect: Vec<Range<usize>> = (!part.is_empty()).then_some(0..part.len()).into_iter().collect();
+            prop_assert_eq!(runs(&all, &part, 1), expect);
         }
     }
 }

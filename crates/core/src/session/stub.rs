@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use plimsoll_model::{Kept, Mark, Words, grouped, raw};
 
-use super::overlap::Overlap;
+use super::overlap::Place;
 use super::tombstone::thousands;
 use crate::clip;
 
@@ -50,6 +50,9 @@ pub fn result(id: &str, tokens: u32, mark: Mark, kept: &Kept, original: &str) ->
     text
 }
 
+/// How many of the last lines of an earlier result may be left out where a newer one goes on from it: on a screen the
+/// line of the prompt is written on, and so may be a line of state below it.
+const LOOSE: usize = 2;
 /// Bytes of a call that a pointer quotes, so that it is shorter than what it stands for.
 const QUOTED: usize = 80;
 
@@ -61,27 +64,83 @@ pub fn pointer(id: &str, tokens: u32, made: Option<&str>) -> String {
     format!("[unchanged since {id}, {tokens} tokens: the result of {call} above shows it in full]")
 }
 
-/// What replaces a result that goes on from the result of `id`, which is still shown in full further up:
-/// a line that says which lines of that are its first ones, and `rest`, what follows them. `tokens` is the
-/// size of the original, and `made` the call of the earlier result, if it is not the same call.
+/// A part of a result of which an earlier one shows some lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'t> {
+    /// Lines that are shown, with their line breaks.
+    Shown(&'t str),
+    /// Lines that stand in the earlier result.
+    Same(Place),
+}
+
+/// What replaces a result of which the result of `id`, which is still shown in full further up, has some lines:
+/// the parts in order, and a line before them that says how they are read. `tokens` is the size of the original,
+/// `of` how many lines the earlier result has, and `made` its call, if it is not the same call. `None` if a line
+/// that is shown looks like one that stands for others.
 #[must_use]
-pub fn continuation(
+pub fn shared(
     id: &str,
     tokens: u32,
     made: Option<&str>,
-    overlap: &Overlap,
-    rest: &str,
-) -> String {
+    of: usize,
+    parts: &[Part<'_>],
+) -> Option<String> {
     let (tokens, call) = (thousands(tokens), quoted(made));
-    let Overlap { lines, of, .. } = *overlap;
-    let past = overlap.before.saturating_add(lines);
+    // It goes on where the earlier one ended, perhaps but for a prompt or a line of state at its end.
+    if let [Part::Same(first), Part::Shown(rest)] = parts
+        && first
+            .before
+            .saturating_add(first.lines)
+            .saturating_add(LOOSE)
+            >= of
+    {
+        let which = which(*first, of);
+        return Some(format!(
+            "[continues {id}, {tokens} tokens: {which} of the result of {call} above; what follows them is below]\n{rest}"
+        ));
+    }
+    let stands = |place: &Place| {
+        let first = grouped(place.before.saturating_add(1));
+        let last = grouped(place.before.saturating_add(place.lines));
+        match place.lines {
+            1 => format!("[line {first} of {id}]"),
+            _ => format!("[lines {first} to {last} of {id}]"),
+        }
+    };
+    let mut places = parts.iter().filter_map(|part| match part {
+        Part::Same(place) => Some(stands(place)),
+        Part::Shown(_) => None,
+    });
+    let (first, all) = (places.next()?, grouped(of));
+    let mut text = format!(
+        "[repeats {id} in part, {tokens} tokens: a line like \"{first}\" stands for those of the {all} lines that the result of {call} above shows]\n"
+    );
+    let own = format!(" of {id}]");
+    let looks_own = |line: &str| line.starts_with("[line") && line.ends_with(&own);
+    for part in parts {
+        match part {
+            Part::Shown(lines) if lines.lines().any(looks_own) => return None,
+            Part::Shown(lines) => text.push_str(lines),
+            Part::Same(place) => {
+                text.push_str(&stands(place));
+                text.push('\n');
+            }
+        }
+    }
+    Some(text)
+}
+
+/// Which of the lines of an earlier result are the first ones of a newer one.
+fn which(first: Place, of: usize) -> String {
+    let Place { before, lines } = first;
+    let past = before.saturating_add(lines);
     let all = grouped(of);
-    let which = match (lines, past < of) {
+    match (lines, past < of) {
         (1, true) => format!("its first line is line {} of the {all}", grouped(past)),
         (1, false) if of == 1 => "its first line is the whole".to_owned(),
         (1, false) => format!("its first line is the last of the {all}"),
         (_, true) => {
-            let from = grouped(overlap.before.saturating_add(1));
+            let from = grouped(before.saturating_add(1));
             let first = grouped(lines);
             format!(
                 "its first {first} lines are lines {from} to {} of the {all}",
@@ -93,23 +152,26 @@ pub fn continuation(
             format!("its first {first} lines are the last {first} of the {all} lines")
         }
         (_, false) => format!("its first {all} lines are all {all} lines"),
-    };
-    format!(
-        "[continues {id}, {tokens} tokens: {which} of the result of {call} above; what follows them is below]\n{rest}"
-    )
+    }
 }
 
-/// A call as a pointer names it.
+/// A call as a pointer names it, in one line.
 fn quoted(made: Option<&str>) -> String {
     let Some(made) = made else {
         return "the same call".to_owned();
     };
-    let front = made.get(..made.floor_char_boundary(QUOTED));
-    let mut call = front.unwrap_or_default().to_owned();
+    let mut call = begins(made).replace(['\n', '\r'], " ");
     if call.len() < made.len() {
         call.push('…');
     }
     call
+}
+
+/// As much of a call's text as a pointer quotes.
+#[must_use]
+pub fn begins(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(QUOTED))
+        .unwrap_or_default()
 }
 
 /// The line below a result that the same call has brought so many times running.

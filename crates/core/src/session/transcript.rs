@@ -4,8 +4,9 @@
 
 mod build;
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plimsoll_model::{Edits, Handed, ItemKind, ItemNo, Role, ThoughtRules, ToolClass};
 
@@ -156,6 +157,8 @@ pub struct Transcript {
     /// The tokens of a message that keeps two answers apart once what stood between them is gone; 0 where the format
     /// needs none.
     pub apart: u32,
+    /// Its calls by their numbers, once somebody has asked for one.
+    calls: OnceLock<HashMap<ItemNo, ItemIndex>>,
 }
 
 impl Transcript {
@@ -163,6 +166,17 @@ impl Transcript {
     #[must_use]
     pub fn items_of(&self, entry: &TranscriptEntry) -> &[Item] {
         self.items.range(entry.items.clone()).unwrap_or_default()
+    }
+
+    /// The call with a number.
+    #[must_use]
+    pub fn call(&self, no: ItemNo) -> Option<ItemIndex> {
+        let calls = self.calls.get_or_init(|| {
+            let calls = self.items.indexed();
+            let calls = calls.filter(|(_, item)| item.kind == ItemKind::Call);
+            calls.map(|(at, item)| (item.no, at)).collect()
+        });
+        calls.get(&no).copied()
     }
 
     /// The newest assistant message.

@@ -356,7 +356,7 @@ impl View {
     }
 
     /// Whether the view shows all that a call and its result say: both whole, or the result with a
-    /// line below it, or as a pointer to the same text.
+    /// line below it, or as a pointer to the same text or to some of its lines.
     #[must_use]
     pub fn tells_all(&self, call: ItemIndex) -> bool {
         let seen = Marked::new(&self.transcript, &self.marks);

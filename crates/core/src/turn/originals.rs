@@ -19,10 +19,12 @@ use crate::session::index::{ItemIndex, indices};
 use crate::session::marked::fronted;
 use crate::session::measure::Measure;
 use crate::session::note::{Left, Note};
+use crate::session::overlap::{self, Earlier};
 use crate::session::path::Path;
+use crate::session::stub::Part;
 use crate::session::transcript::{Item, Source, Transcript, TranscriptEntry};
 use crate::session::view::{Notes, View};
-use crate::session::{ids, overlap, stub};
+use crate::session::{ids, stub};
 
 /// What a transcript was built from.
 #[derive(Clone, Copy)]
@@ -326,8 +328,8 @@ impl<'a> Originals<'a> {
         Some(Note::new(text, size))
     }
 
-    /// The note that replaces a result that an earlier one still shows in full, or of which it shows the
-    /// first lines. `None` if the client has changed or left out one of them since: then the result is
+    /// The note that replaces a result that an earlier one still shows in full, or of which it shows some
+    /// lines. `None` if the client has changed or left out one of them since: then the result is
     /// shown as it is.
     fn pointer(
         &self,
@@ -336,50 +338,76 @@ impl<'a> Originals<'a> {
         same: ItemNo,
         kept: &Kept,
     ) -> Option<Note> {
-        // Most pointers are near to what they point to.
-        let mut before = self.transcript.items.indexed().rev();
-        let (at, _) = before.find(|(at, item)| {
-            item.kind == ItemKind::Call && item.no == same && *at < call && item.pair.is_some()
-        })?;
-        let Some(span) = kept.lines.first() else {
+        let at = self.transcript.call(same).filter(|at| *at < call)?;
+        self.item(at)?.pair?;
+        if kept.lines.is_empty() && kept.of.is_none() {
             let (to, result) = (self.item(at)?.pair?, self.item(call)?.pair?);
             let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());
             text(to).filter(|earlier| text(result) == Some(*earlier))?;
-            let text = |id: &str, tokens, made: Option<&str>| stub::pointer(id, tokens, made);
+            let text = |id: &str, tokens, made: Option<&str>| Some(stub::pointer(id, tokens, made));
             return Some(reader.note(self.pointing(call, at, kept.times, text)?));
-        };
+        }
         // Both texts are read for it, so it is made once.
         let digest = |at: ItemIndex| Some((self.digest(at)?, self.digest(self.item(at)?.pair?)?));
         let make = || Left {
-            result: self.continuation(reader, call, at, kept.times, *span),
+            result: self.shared(reader, call, at, kept),
             arguments: None,
         };
         let (newer, earlier) = (digest(call)?, digest(at)?);
-        let left = reader.left(&("continues", same, call, newer, earlier, kept), make);
+        let left = reader.left(&("shares", same, call, newer, earlier, kept), make);
         left.result
     }
 
-    /// The note of a result whose first lines another one shows, up to where the span begins.
-    fn continuation(
+    /// The note of a result of which another one shows all lines but those that are kept.
+    fn shared(
         &self,
         reader: Reader<'_>,
         call: ItemIndex,
         earlier: ItemIndex,
-        times: Option<u32>,
-        (start, end): (u32, u32),
+        kept: &Kept,
     ) -> Option<Note> {
         let (to, result) = (self.item(earlier)?.pair?, self.item(call)?.pair?);
-        let (text, before) = (self.text(result)?, self.text(to)?);
-        if end as usize != text.len() {
+        let text = self.text(result)?;
+        let before = self.text(to)?;
+        let long = text.len().max(before.len()) > overlap::LONGEST;
+        if long || !is_length(kept, &text) || !self.is_one_text(to) {
             return None;
         }
-        let overlap = overlap::at(&before, &text, start as usize)?;
-        let rest = text.get(overlap.bytes..)?;
-        let text = self.pointing(call, earlier, times, |id, tokens, made| {
-            stub::continuation(id, tokens, made, &overlap, rest)
+        let length = u32::try_from(text.len()).ok()?;
+        let before = Earlier::new(&before);
+        let mut parts = Vec::new();
+        let mut end = 0;
+        for (start, past) in kept.lines.iter().copied().chain([(length, length)]) {
+            if start > end {
+                let run = text.get(end as usize..start as usize)?;
+                parts.push(Part::Same(before.place(run)?));
+            }
+            // One run may follow another with nothing between them.
+            if past > start {
+                let lines = text.get(start as usize..past as usize)?;
+                // After an edit of the client a place may be in the midst of a line.
+                if past < length && !lines.ends_with('\n') {
+                    return None;
+                }
+                parts.push(Part::Shown(lines));
+            }
+            end = past;
+        }
+        let text = self.pointing(call, earlier, kept.times, |id, tokens, made| {
+            stub::shared(id, tokens, made, before.lines, &parts)
         })?;
         let size = reader.count(&text);
         Some(Note::new(text, size))
+    }
+
+    /// Whether a result is one text, whose lines a model counts as they are. Of several, one may end in the midst of a
+    /// line.
+    fn is_one_text(&self, result: ItemIndex) -> bool {
+        let entry = self
+            .item(result)
+            .and_then(|item| self.transcript.entries.get(item.entry));
+        let message = entry.and_then(|entry| self.message(entry));
+        message.is_some_and(|message| self.request.dialect.texts(message).len() <= 1)
     }
 
     /// A text that points to the result of an earlier call, of its id, the size of the original and that
@@ -389,7 +417,7 @@ impl<'a> Originals<'a> {
         call: ItemIndex,
         earlier: ItemIndex,
         times: Option<u32>,
-        text: impl FnOnce(&str, u32, Option<&str>) -> String,
+        text: impl FnOnce(&str, u32, Option<&str>) -> Option<String>,
     ) -> Option<String> {
         let (item, first) = (self.item(call)?, self.item(earlier)?);
         let tokens = self.item(item.pair?)?.tokens;
@@ -398,7 +426,7 @@ impl<'a> Originals<'a> {
         } else {
             self.call(earlier)
         };
-        let mut text = text(&ids::id(first), tokens, made.as_deref());
+        let mut text = text(&ids::id(first), tokens, made.as_deref())?;
         if let Some(times) = times {
             text = format!("{text}\n{}", stub::loop_line(times));
         }

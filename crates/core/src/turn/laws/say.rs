@@ -24,8 +24,8 @@ pub enum Say {
     Again(String, usize),
     /// The newest call once more, with the same result.
     Same,
-    /// A call of the client's tool whose result is this text.
-    Bring(String, String),
+    /// A call of the client's tool whose result is this text, and with what label; by itself it has one of its own.
+    Bring(String, String, Option<String>),
     /// A call of `delimiter` with these arguments.
     Delimit(Value),
     /// A call of `recall` with these arguments.
@@ -69,7 +69,12 @@ pub fn same() -> Say {
 }
 
 pub fn bring(tool: &str, result: &str) -> Say {
-    Say::Bring(tool.to_owned(), result.to_owned())
+    Say::Bring(tool.to_owned(), result.to_owned(), None)
+}
+
+/// The same of a call with this label.
+pub fn bring_by(tool: &str, label: &str, result: &str) -> Say {
+    Say::Bring(tool.to_owned(), result.to_owned(), Some(label.to_owned()))
 }
 
 pub fn expl(name: &str) -> Say {
@@ -217,11 +222,12 @@ impl Labels {
                     results.push((id.clone(), result));
                     answer.calls.push(one(id, tool, arguments, false));
                 }
-                Say::Bring(tool, result) => {
+                Say::Bring(tool, result, label) => {
                     let id = self.next("id-");
                     self.results.push(result.clone());
                     results.push((id.clone(), result.clone()));
-                    let arguments = json!({"label": self.next(tool)}).to_string();
+                    let label = label.clone().unwrap_or_else(|| self.next(tool));
+                    let arguments = json!({"label": label}).to_string();
                     self.newest = Some((tool.clone(), arguments.clone()));
                     answer.calls.push(one(id, tool, arguments, false));
                 }

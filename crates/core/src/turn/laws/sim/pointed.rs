@@ -65,7 +65,9 @@ fn said(shown: &str, earlier: &str) -> String {
         return earlier.to_owned();
     }
     let (head, rest) = shown.split_once('\n').unwrap();
-    let head = head.strip_prefix("[continues ").unwrap();
+    let Some(head) = head.strip_prefix("[continues ") else {
+        return in_part(head, rest, earlier);
+    };
     let (_, head) = head.split_once(" tokens: its first ").unwrap();
     let (which, _) = head.split_once(" of the result of ").unwrap();
     let (lines, which) = match which.strip_prefix("line is ") {
@@ -75,7 +77,7 @@ fn said(shown: &str, earlier: &str) -> String {
             (number(lines), which)
         }
     };
-    let all: Vec<&str> = earlier.lines().collect();
+    let all: Vec<&str> = earlier.split_inclusive('\n').collect();
     let words: Vec<&str> = which.split(' ').collect();
     let (first, past, of) = match words.as_slice() {
         ["all", of, "lines"] => (0, number(of), of),
@@ -89,8 +91,41 @@ fn said(shown: &str, earlier: &str) -> String {
         _ => panic!("{which}"),
     };
     assert_eq!((past - first, number(of)), (lines, all.len()), "{which}");
-    let lines = all[first..past].iter().map(|line| format!("{line}\n"));
-    format!("{}{rest}", lines.collect::<String>())
+    format!("{}{rest}", broken(&all[first..past]))
+}
+
+/// The same of a result that has lines of the earlier one in several places.
+fn in_part(head: &str, rest: &str, earlier: &str) -> String {
+    let head = head.strip_prefix("[repeats ").unwrap();
+    let (id, head) = head.split_once(" in part, ").unwrap();
+    let all: Vec<&str> = earlier.split_inclusive('\n').collect();
+    let (_, head) = head.split_once(" stands for those of the ").unwrap();
+    let (of, _) = head.split_once(" lines that the result of ").unwrap();
+    assert_eq!(number(of), all.len());
+    let mut said = String::new();
+    for line in rest.split_inclusive('\n') {
+        let which = line.strip_suffix(&format!(" of {id}]\n"));
+        let lines = which.and_then(|which| match which.strip_prefix("[line ") {
+            Some(one) => Some((number(one) - 1, number(one))),
+            None => {
+                let (from, past) = which.strip_prefix("[lines ")?.split_once(" to ")?;
+                Some((number(from) - 1, number(past)))
+            }
+        });
+        match lines {
+            None => said.push_str(line),
+            Some((from, past)) => {
+                said.push_str(&broken(&all[from..past]));
+            }
+        }
+    }
+    said
+}
+
+/// Lines, of which each ends with a line break.
+fn broken(lines: &[&str]) -> String {
+    let lines = lines.iter().map(|line| line.trim_end_matches('\n'));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A number with its thousands apart.
