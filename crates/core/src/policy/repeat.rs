@@ -24,11 +24,11 @@ const GROUP: u32 = 4_000;
 /// Beside [`FROM`] tokens, such a pointer saves one token in so many of the earlier result and its call.
 const OF_USE: u32 = 20;
 
-/// How many earlier results are looked at for a new one, how many calls are named meanwhile, and with how many results
-/// its lines are compared.
+/// How many earlier results are looked at for a new one, and with how many of these its lines are compared.
 const LOOKED: usize = 64;
-const NAMED: usize = 256;
 const COMPARED: usize = 4;
+/// Behind how many other results one is found at most.
+const BACK: usize = 256;
 /// How many distinctive strings two results have in common at least before their lines are compared; of a result that
 /// has few, half of them.
 const STRINGS: usize = 8;
@@ -174,7 +174,8 @@ impl<'p, 'a> ShownResults<'p, 'a> {
         }
     }
 
-    /// Whether a result is the newest before another one that its call has brought: a pointer says no more than that.
+    /// Whether a result is the newest before another one that its call has brought: a pointer names that call and no
+    /// more.
     fn is_newest_of_its_call(&mut self, anchor: Anchor, before: ItemIndex) -> bool {
         let items = &self.ask.view.transcript().items;
         let digest = |at: ItemIndex| {
@@ -196,6 +197,23 @@ impl<'p, 'a> ShownResults<'p, 'a> {
         let mut newer = newer.take_while(|at| **at > anchor.result);
         let pair = |at: &ItemIndex| items.get(*at).and_then(|result| result.pair);
         newer.all(|at| pair(at).is_some_and(|call| self.pointing.contains(&call)))
+    }
+
+    /// Whether no call between a result and another one reads as the first one's does in a pointer, which says only how
+    /// it begins.
+    fn is_named_apart(&mut self, anchor: Anchor, before: ItemIndex) -> bool {
+        let items = &self.ask.view.transcript().items;
+        let past = self.whole.partition_point(|at| *at < before);
+        let newer = self.whole.iter().take(past).rev();
+        let newer = newer.take_while(|at| **at > anchor.result);
+        let call = |at: &ItemIndex| items.get(*at).and_then(|result| result.pair);
+        let newer: Vec<ItemIndex> = newer.filter_map(call).collect();
+        let name = |call: ItemIndex| items.get(call).map(|call| &call.name);
+        newer.into_iter().all(|call| {
+            name(call) != name(anchor.call)
+                || self.pointing.contains(&call)
+                || self.named(call) != self.named(anchor.call)
+        })
     }
 
     /// The call of an earlier result that still shows the text of a new one.
@@ -258,9 +276,10 @@ impl<'p, 'a> ShownResults<'p, 'a> {
             found.push((bytes.saturating_sub(holds), anchor, runs));
         }
         found.sort_by_key(|(worth, ..)| Reverse(*worth));
-        found.into_iter().find_map(|(_, anchor, runs)| {
-            if runs.is_empty() {
-                return None;
+        for (_, anchor, runs) in found {
+            let newest = self.is_newest_of_its_call(anchor, result);
+            if runs.is_empty() || !newest || !self.is_named_apart(anchor, result) {
+                continue;
             }
             let kept = Kept {
                 of: Some(length),
@@ -270,12 +289,16 @@ impl<'p, 'a> ShownResults<'p, 'a> {
             };
             let holds = self.tokens(Some(anchor.result)) + self.tokens(Some(anchor.call));
             let group = self.group(anchor, call);
-            let left = (ask.measure.left)(call, Mark::Clipped, &kept).result?;
+            let Some(left) = (ask.measure.left)(call, Mark::Clipped, &kept).result else {
+                continue;
+            };
             let saved = tokens.saturating_sub(left.tokens());
             let fits = group.saturating_add(left.tokens()) <= GROUP;
-            let is_worth = saved >= FROM.saturating_add(holds / OF_USE);
-            (fits && is_worth).then_some((anchor.call, kept))
-        })
+            if fits && saved >= FROM.saturating_add(holds / OF_USE) {
+                return Some((anchor.call, kept));
+            }
+        }
+        None
     }
 
     /// The tokens that stay in view as long as a new result points to an earlier one, without what is left of the new.
@@ -299,26 +322,12 @@ impl<'p, 'a> ShownResults<'p, 'a> {
         let strings: HashSet<u64, Hashed> = words.strings().collect();
         let least = strings.len().div_ceil(2).min(STRINGS);
         let before = self.whole.partition_point(|at| *at < result);
-        let before = self.whole.iter().take(before).rev().take(NAMED);
-        let before: Vec<ItemIndex> = before.copied().collect();
-        let (mut looked, mut found) = (0, Vec::new());
-        let (mut named, mut called) = (HashSet::new(), HashSet::new());
-        let items = &self.ask.view.transcript().items;
+        let before = self.whole.iter().take(before).rev().take(BACK);
+        let fits = |at: &ItemIndex| (FROM..=GROUP).contains(&self.tokens(Some(*at)));
+        let before: Vec<ItemIndex> = before.copied().filter(fits).take(LOOKED).collect();
+        let mut found = Vec::new();
         for at in before {
-            let of = items.get(at).and_then(|result| result.pair);
-            let Some(of) = of.filter(|of| !self.pointing.contains(of)) else {
-                continue;
-            };
-            // A pointer names its call and no more, so the result that it means is the newest of those that it could be.
-            let digest = items.get(of).map_or(0, |call| call.digest);
-            let is_newest = named.insert(self.named(of)) & (called.insert(digest) || digest == 0);
-            if looked == LOOKED || !(FROM..=GROUP).contains(&self.tokens(Some(at))) {
-                continue;
-            }
-            looked += 1;
-            let anchor = self
-                .anchor(at, call)
-                .filter(|_| is_newest && self.is_plain(at));
+            let anchor = self.anchor(at, call).filter(|_| self.is_plain(at));
             let anchor = anchor.filter(|anchor| self.group(*anchor, call) < GROUP);
             let Some((anchor, words)) = anchor.zip((self.ask.words)(at)) else {
                 continue;
