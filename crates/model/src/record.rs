@@ -466,32 +466,17 @@ mod tests {
             among: true,
             ..Guide::default()
         };
-        let pointer = |hop: &mut StoredHop| {
-            let same = Some(ItemNo(2));
+        // A result that points to another, by its length and what stays of it.
+        let pointer = |of, lines: &[(u32, u32)]| {
             let kept = Kept {
-                of: Some(900),
-                same,
-                ..Kept::default()
-            };
-            hop.kept = vec![(ItemNo(5), kept)];
-        };
-        // What of a result that grew stays, by its length or without.
-        let grown = |hop: &mut StoredHop| {
-            let kept = Kept {
-                lines: vec![(600, 900)],
+                of,
+                lines: lines.to_vec(),
                 same: Some(ItemNo(2)),
                 ..Kept::default()
             };
-            hop.kept = vec![(ItemNo(5), kept)];
-        };
-        let runs = |hop: &mut StoredHop| {
-            let kept = Kept {
-                of: Some(900),
-                lines: vec![(0, 20), (300, 300), (600, 900)],
-                same: Some(ItemNo(2)),
-                ..Kept::default()
-            };
-            hop.kept = vec![(ItemNo(5), kept)];
+            let mut record = newest();
+            record.hops[0].kept = vec![(ItemNo(5), kept)];
+            record
         };
         let chosen = TurnRecord {
             pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
@@ -509,9 +494,12 @@ mod tests {
             ("turn-alone", alone),
             ("turn-facts", told),
             ("turn-bound", thinking),
-            ("turn-pointer", hop(pointer)),
-            ("turn-grown", hop(grown)),
-            ("turn-runs", hop(runs)),
+            ("turn-pointer", pointer(Some(900), &[])),
+            ("turn-grown", pointer(None, &[(600, 900)])),
+            (
+                "turn-runs",
+                pointer(Some(900), &[(0, 20), (300, 300), (600, 900)]),
+            ),
             ("turn-unshown", hop(|hop| hop.unshown = true)),
             ("turn-chosen", chosen),
         ]
