@@ -68,6 +68,14 @@ fn results(provider: &Provider) -> Vec<String> {
         .collect()
 }
 
+/// Of a result that repeats another one in part: the other's id, what its first line says behind that, and the rest.
+fn repeated(shown: &str) -> (&str, &str, &str) {
+    let (head, rest) = shown.split_once('\n').unwrap();
+    let head = head.strip_prefix("[repeats ").unwrap();
+    let (id, head) = head.split_once(" in part, ").unwrap();
+    (id, head, rest)
+}
+
 fn made(id: &str, tool: &str, arguments: &Value) -> Call {
     Call::new(id, tool, arguments.to_string())
 }
@@ -105,9 +113,7 @@ async fn a_result_that_is_still_shown_is_pointed_to() {
         (&short, &short),
         "too short to gain by"
     );
-    let (head, rest) = shown[5].split_once('\n').unwrap();
-    let id = head.strip_prefix("[repeats ").unwrap();
-    let (id, _) = id.split_once(" in part, ").unwrap();
+    let (id, _, rest) = repeated(&shown[5]);
     assert_eq!(
         rest,
         format!("[lines 1 to 62 of {id}]\n"),
@@ -172,9 +178,7 @@ async fn of_a_file_that_is_read_again_after_an_edit_the_edit_is_shown() {
     let (provider, _) = served("repeat+cwl", &calls).await;
     let shown = results(&provider);
     assert_eq!(shown[0], calls[0].1);
-    let (head, rest) = shown[1].split_once('\n').unwrap();
-    let id = head.strip_prefix("[repeats ").unwrap();
-    let (id, _) = id.split_once(" in part, ").unwrap();
+    let (id, head, rest) = repeated(&shown[1]);
     let same = "of the 60 lines that the result of the same call above shows]";
     assert!(head.ends_with(same), "{head}");
     assert_eq!(

@@ -271,6 +271,9 @@ impl<'p, 'a> ShownResults<'p, 'a> {
             };
             self.bytes = self.bytes.checked_sub(before.len() + text.len())?;
             let runs = overlap::runs(&before, &text, RUN);
+            if runs.is_empty() {
+                continue;
+            }
             let bytes: usize = runs.iter().map(Range::len).sum();
             let holds = before.len() / OF_USE as usize;
             found.push((bytes.saturating_sub(holds), anchor, runs));
@@ -278,7 +281,7 @@ impl<'p, 'a> ShownResults<'p, 'a> {
         found.sort_by_key(|(worth, ..)| Reverse(*worth));
         for (_, anchor, runs) in found {
             let newest = self.is_newest_of_its_call(anchor, result);
-            if runs.is_empty() || !newest || !self.is_named_apart(anchor, result) {
+            if !newest || !self.is_named_apart(anchor, result) {
                 continue;
             }
             let kept = Kept {

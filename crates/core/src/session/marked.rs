@@ -58,8 +58,8 @@ impl<'a> Marked<'a> {
         };
         let pairs = self.marks.iter_kept().filter_map(shown);
         let mut out: BTreeMap<ItemIndex, Vec<ItemIndex>> = BTreeMap::new();
+        let call = |no| self.transcript.call(no);
         for (from, to) in pairs {
-            let call = |no| self.transcript.call(no);
             if let (Some(from), Some(to)) = (call(from), call(to)) {
                 out.entry(to).or_default().push(from);
             }

@@ -339,7 +339,6 @@ impl<'a> Originals<'a> {
         kept: &Kept,
     ) -> Option<Note> {
         let at = self.transcript.call(same).filter(|at| *at < call)?;
-        self.item(at)?.pair?;
         if kept.lines.is_empty() && kept.of.is_none() {
             let (to, result) = (self.item(at)?.pair?, self.item(call)?.pair?);
             let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());

@@ -42,6 +42,25 @@ fn results(sim: &Sim) -> Vec<String> {
         .collect()
 }
 
+/// The session after its client has edited the content of a result, counted from the first.
+fn edited(sim: &Sim, nth: usize, content: &Value) -> Sim {
+    let mut edited = sim.clone();
+    let tool = |message: &&mut String| message.contains(r#""role":"tool""#);
+    let message = edited.messages.iter_mut().filter(tool).nth(nth).unwrap();
+    let mut value: Value = serde_json::from_str(message).unwrap();
+    value["content"] = content.clone();
+    *message = value.to_string();
+    edited.align();
+    edited
+}
+
+/// How many calls a session has.
+fn calls(sim: &Sim) -> usize {
+    let (_, prepared) = sim.look();
+    let items = prepared.view.transcript().items.iter();
+    items.filter(|item| item.kind == ItemKind::Call).count()
+}
+
 /// Lines of a log, from one number up to another.
 fn log(from: usize, to: usize) -> String {
     let lines =
@@ -232,13 +251,7 @@ fn lines_of_several_texts_are_not_counted() {
     sim.user(5);
     assert_ne!(results(&sim)[1], next);
     let parts = |kind: &str| [front, rest].map(|text| json!({"type": kind, "text": text}));
-    let tool = |message: &String| message.contains(r#""role":"tool""#);
-    let at = sim.messages.iter().position(tool).unwrap();
-    let mut message: Value = serde_json::from_str(&sim.messages[at]).unwrap();
-    message["content"] = json!(parts("text"));
-    sim.messages[at] = message.to_string();
-    sim.align();
-    let (sent, _) = sim.look();
+    let (sent, _) = edited(&sim, 0, &json!(parts("text"))).look();
     assert!(sent.messages.iter().all(|raw| !raw.contains("[repeats ")));
     // The others tell two texts from one, too.
     let messages = json!({"type": "tool_result", "tool_use_id": "a", "content": parts("text")});
@@ -295,23 +308,7 @@ fn an_edit_of_the_client_shows_both_whole() {
     let mut sim = brought(&[&log(0, 40), &log(0, 45)]);
     sim.turn([text(5)]);
     sim.user(5);
-    let place = |nth: usize| {
-        let tool = |message: &&String| message.contains(r#""role":"tool""#);
-        let found = sim.messages.iter().filter(tool).nth(nth).unwrap();
-        sim.messages
-            .iter()
-            .position(|message| message == found)
-            .unwrap()
-    };
-    let edited = |nth: usize, text: &str| {
-        let mut edited = sim.clone();
-        let at = place(nth);
-        let mut message: Value = serde_json::from_str(&edited.messages[at]).unwrap();
-        message["content"] = json!(text);
-        edited.messages[at] = message.to_string();
-        edited.align();
-        edited
-    };
+    let edited = |nth, text: &str| edited(&sim, nth, &json!(text));
     for (nth, text) in [
         (0, log(0, 37)),
         (0, "cleared".to_owned()),
@@ -340,8 +337,6 @@ fn an_edit_of_the_client_that_keeps_the_length_shows_a_result_whole() {
     sim.turn([text(5)]);
     sim.user(5);
     assert!(results(&sim)[1].starts_with("[repeats "));
-    let tool = |message: &String| message.contains(r#""role":"tool""#);
-    let at = sim.messages.iter().rposition(tool).unwrap();
     // A line break moves, and what would be shown ends in the midst of a line.
     for edited in [
         next.replacen("new\n", "ne\nw", 1),
@@ -349,26 +344,18 @@ fn an_edit_of_the_client_that_keeps_the_length_shows_a_result_whole() {
         next.replacen("log0 ", "log9 ", 1),
     ] {
         assert_eq!(edited.len(), next.len());
-        let mut sim = sim.clone();
-        let mut message: Value = serde_json::from_str(&sim.messages[at]).unwrap();
-        message["content"] = json!(edited);
-        sim.messages[at] = message.to_string();
-        sim.align();
-        assert_eq!(results(&sim), [old.clone(), edited]);
+        assert_eq!(
+            results(&self::edited(&sim, 1, &json!(edited))),
+            [old.clone(), edited]
+        );
     }
     // An edit of the earlier one shows both as well, but where it leaves the lines.
-    let first = sim.messages.iter().position(tool).unwrap();
     for (edited, points) in [
         (old.replacen("log7 ", "log9 ", 1), false),
         ("cleared".to_owned(), false),
         (format!("edited\n{old}"), true),
     ] {
-        let mut sim = sim.clone();
-        let mut message: Value = serde_json::from_str(&sim.messages[first]).unwrap();
-        message["content"] = json!(edited);
-        sim.messages[first] = message.to_string();
-        sim.align();
-        let shown = results(&sim);
+        let shown = results(&self::edited(&sim, 0, &json!(edited)));
         assert_eq!(shown[0], edited);
         assert_eq!(shown[1] != next, points);
         assert!(
@@ -517,10 +504,7 @@ proptest! {
             let tool = ["bash", "read"][*tool];
             sim.turn([bring(tool, &terminals.shown(tool, *adds, *height))]);
         }
-        let (_, prepared) = sim.look();
-        let items = prepared.view.transcript().items.iter();
-        let calls = items.filter(|item| item.kind == ItemKind::Call).count();
-        prop_assert_eq!(calls, screens.len());
+        prop_assert_eq!(calls(&sim), screens.len());
     }
 
     /// Whatever of a file is read again after edits, each hop holds its laws.
@@ -551,9 +535,6 @@ proptest! {
             }
             sim.turn([bring(["bash", "read"][number % 2], &text)]);
         }
-        let (_, prepared) = sim.look();
-        let items = prepared.view.transcript().items.iter();
-        let calls = items.filter(|item| item.kind == ItemKind::Call).count();
-        prop_assert_eq!(calls, edits.len());
+        prop_assert_eq!(calls(&sim), edits.len());
     }
 }
