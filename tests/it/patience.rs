@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 
 use crate::agent::{Answer, metric, received};
 use crate::support::{EMPTY, Proxy, client, nobody, raw_upstream, read_head, soon, upstream};
-use crate::unread::answers::{DIALECTS, FIRST, THEN, path, request, streamed, whole_text};
+use crate::unread::answers::{
+    DIALECTS, FIRST, THEN, path, request, streamed, whole_hidden, whole_text,
+};
 
 /// How a kept connection takes its second request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,6 +299,66 @@ async fn a_later_hop_waits_no_longer_than_the_time_for_retries() {
         assert_eq!(asked.load(Ordering::SeqCst), 3, "{what}");
         assert!(took < Duration::from_secs(2), "{what}");
     }
+}
+
+/// What an upstream answers, call after call: a hidden call, or a refusal and what it asks to wait in milliseconds.
+type Script = [Option<(u16, &'static str)>];
+
+/// An upstream that answers by a script, and by its last line from then on. Counts the calls.
+async fn scripted(
+    dialect: Dialect,
+    streams: bool,
+    script: &'static Script,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let addr = upstream(move |_| {
+        let call = count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match script.get(call).or(script.last()).unwrap() {
+                Some((status, wait)) => {
+                    let answer = Response::builder().status(*status);
+                    let answer = answer.header("retry-after-ms", *wait);
+                    answer.body(Body::from("no")).unwrap()
+                }
+                None => {
+                    let (kind, body) = match streams {
+                        true => ("text/event-stream", streamed(dialect, None, true).concat()),
+                        false => ("application/json", whole_hidden(dialect)),
+                    };
+                    let answer = Response::builder().header("content-type", kind);
+                    answer.body(Body::from(body)).unwrap()
+                }
+            }
+        }
+    })
+    .await;
+    (addr, asked)
+}
+
+/// What is sent in place of a refused hop shares that hop's time, whether it is a view or the client's own request.
+#[tokio::test]
+async fn what_takes_the_place_of_a_refused_hop_gets_no_time_of_its_own() {
+    const WAITS: Option<(u16, &str)> = Some((503, "1500"));
+    const REFUSED: Option<(u16, &str)> = Some((400, "1"));
+    // After the first wait less is left than this asks for.
+    const ASKS_FOR_MORE: Option<(u16, &str)> = Some((503, "19000"));
+    let one = async |dialect: Dialect, streams: bool, script: &'static Script| {
+        let (addr, asked) = scripted(dialect, streams, script).await;
+        let proxy = patient(addr, Duration::from_secs(20)).await;
+        let answer = ask(&proxy, dialect, streams).await;
+        let what = format!("{dialect:?} {streams} {script:?} {}", answer.text());
+        // A stream whose head was sent breaks off.
+        assert!(answer.status == 503 || answer.broken, "{what}");
+        assert_eq!(asked.load(Ordering::SeqCst), script.len(), "{what}");
+    };
+    let first: &Script = &[WAITS, REFUSED, ASKS_FOR_MORE];
+    let later: &Script = &[None, WAITS, REFUSED, ASKS_FOR_MORE];
+    let all = DIALECTS.into_iter().flat_map(|dialect| {
+        [(false, first), (false, later), (true, first), (true, later)]
+            .map(|(streams, script)| (dialect, streams, script))
+    });
+    join_all(all.map(|(dialect, streams, script)| one(dialect, streams, script))).await;
 }
 
 #[tokio::test]

@@ -142,6 +142,18 @@ impl ClientSide {
         // The receiver is gone if the client left. The next frame notices that.
         let _ = begin.send(Begin::Stream(headers));
     }
+
+    /// How long the client may still hear nothing until a heartbeat is due.
+    fn silence(&self, every: Duration) -> Duration {
+        every.saturating_sub(self.held.elapsed()).max(LEAST_SILENCE)
+    }
+
+    /// Sends a comment, so that the client hears something. Never waits: a client with frames to read needs none, and
+    /// what it doesn't read must not keep a hop from being polled.
+    fn beat(&mut self) -> Result<(), ClientGone> {
+        self.held = Instant::now();
+        self.sender.offer(HEARTBEAT)
+    }
 }
 
 struct Driver {
@@ -220,7 +232,7 @@ impl Driver {
         let mut beginning = Beginning::default();
         let every = self.app.serving.streams.heartbeat;
         loop {
-            let silence = every.saturating_sub(self.client.held.elapsed());
+            let silence = self.client.silence(every);
             // A body that may not be a stream gets no response head before that is known.
             let events = self.body.events;
             let beats = events || beginning.is_known() || self.client.begin.is_none();
@@ -256,8 +268,8 @@ impl Driver {
                         (Begun::Waits, Some(end)) => return Ok(end),
                     }
                 },
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if beats => {
-                    self.heartbeat().await?;
+                () = tokio::time::sleep(silence), if beats => {
+                    self.heartbeat()?;
                 }
                 () = self.client.sender.closed() => {
                     // Reading on costs money, so only the operator can ask for it.
@@ -321,13 +333,12 @@ impl Driver {
 
     /// Keeps the connection alive while frames are held back. Sends the head first, and then a
     /// comment if the client hears nothing else.
-    async fn heartbeat(&mut self) -> Result<(), ClientGone> {
-        self.client.held = Instant::now();
-        let hiding = self.turn.state.settled() > 0 || self.machine.waits();
+    fn heartbeat(&mut self) -> Result<(), ClientGone> {
         self.open();
-        if hiding {
-            self.client.sender.send(HEARTBEAT).await?;
+        if self.turn.state.settled() > 0 || self.machine.waits() {
+            return self.client.beat();
         }
+        self.client.held = Instant::now();
         Ok(())
     }
 
@@ -371,19 +382,18 @@ impl Driver {
         let mut opened = None;
         let mut hop = Box::pin(send_later_hop(app, turn, &shown));
         let sent = loop {
-            let silence = every.saturating_sub(client.held.elapsed());
+            let silence = client.silence(every);
             let stays = tokio::select! {
                 sent = &mut hop => break Some(sent),
                 // The hop may have forbidden a head while both were waited for.
-                () = tokio::time::sleep(silence.max(LEAST_SILENCE)), if shown.may_beat() => {
+                () = tokio::time::sleep(silence), if shown.may_beat() => {
                     !shown.may_beat() || {
-                        client.held = Instant::now();
                         if let Some(headers) = headers.take() {
                             client.open(headers);
-                            opened = Some(client.held);
+                            opened = Some(Instant::now());
                             shown.headed();
                         }
-                        client.sender.send(HEARTBEAT).await.is_ok()
+                        client.beat().is_ok()
                     }
                 }
                 () = left.closed() => false,

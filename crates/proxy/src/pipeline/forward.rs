@@ -24,7 +24,7 @@ use super::request::Untouched;
 use super::send::{REFUSAL_BYTES, refusal_body};
 use super::unpack::Unpack;
 use crate::record::RetryReason;
-use crate::upstream::{self, Outbound, Payload, ResponseBody};
+use crate::upstream::{self, Outbound, Payload, ResponseBody, RetryUntil};
 
 /// Serves a request that is not managed.
 ///
@@ -35,7 +35,8 @@ pub async fn forward(
     request: Untouched,
     mut reporter: Reporter,
 ) -> Result<Response<Body>, ProxyError> {
-    match pass_on(app, request, &mut reporter).await {
+    let until = app.upstream.retry_until();
+    match pass_on(app, request, until, &mut reporter).await {
         Ok(mut response) => {
             response.headers_mut().extend(reporter.headers());
             reporter.answered(response.status(), response.headers());
@@ -107,6 +108,7 @@ impl Listener for UsageMeter {
 pub(super) async fn pass_on(
     app: &App,
     request: Untouched,
+    until: RetryUntil,
     reporter: &mut Reporter,
 ) -> Result<Response<Body>, ProxyError> {
     let Untouched {
@@ -127,10 +129,10 @@ pub(super) async fn pass_on(
         payload,
     };
     let told = |cause| reporter.retried(cause);
-    let response = app.upstream.send(outbound, told).await?;
+    let response = app.upstream.send(outbound, until, told).await?;
     let mut response = match again {
         Some(again) if response.status() == StatusCode::BAD_REQUEST => {
-            Box::pin(without_thoughts(app, again, response, reporter)).await?
+            Box::pin(without_thoughts(app, again, response, (until, reporter))).await?
         }
         Some(_) | None => response.map(Body::new),
     };
@@ -147,7 +149,7 @@ async fn without_thoughts(
     app: &App,
     again: Again,
     response: Response<ResponseBody>,
-    reporter: &mut Reporter,
+    (until, reporter): (RetryUntil, &mut Reporter),
 ) -> Result<Response<Body>, ProxyError> {
     let ((dialect, body), method, url, mut headers) = again;
     let (head, refusal) = response.into_parts();
@@ -173,6 +175,6 @@ async fn without_thoughts(
         payload: Payload::Whole(thoughtless),
     };
     let told = |cause| reporter.retried(cause);
-    let response = app.upstream.send(outbound, told).await?;
+    let response = app.upstream.send(outbound, until, told).await?;
     Ok(response.map(Body::new))
 }

@@ -15,7 +15,7 @@ use super::incoming::Incoming;
 use super::managed_turn::ManagedTurn;
 use super::send::{
     HopAnswer, Refusal, is_refusal, is_too_long, may_pass, refusal_body, send, send_anew,
-    send_another_view, send_until,
+    send_another_view,
 };
 use crate::record::{FailedStage, RetryReason};
 use crate::upstream::{self, ResponseBody, UpstreamError};
@@ -109,6 +109,8 @@ pub(super) async fn send_later_hop(
     turn: &mut ManagedTurn,
     shown: &Shown,
 ) -> Result<LaterHop, ProxyError> {
+    // The hop, its retries and what takes its place share the time that is given to retries.
+    turn.retry_until = app.upstream.retry_until();
     let response = send_with_retries(app, turn, shown).await?;
     if response.status().is_success() {
         return Ok(accepted(app, turn, response));
@@ -127,11 +129,10 @@ async fn send_with_retries(
     turn: &mut ManagedTurn,
     shown: &Shown,
 ) -> Result<Response<ResponseBody>, ProxyError> {
-    // All tries share the time that is given to retries.
-    let until = app.upstream.retry_until();
+    let until = turn.retry_until;
     let mut retries = 0;
     loop {
-        let sent = send_until(app, turn, until).await;
+        let sent = send(app, turn).await;
         let (passes, asked) = match &sent {
             Ok(response) => (
                 may_pass(response.status()),

@@ -37,7 +37,7 @@ use super::reporter::Reporter;
 use super::request::TurnRequest;
 use super::while_down::Failing;
 use crate::record::{FailedStage, Phase, StoreOp, Unrecorded};
-use crate::upstream::{self, Outbound, Payload};
+use crate::upstream::{self, Outbound, Payload, RetryUntil};
 
 /// What the client reads if a turn ended at the bound on hops and nothing else was said.
 pub(super) const CAP_LINE: &str = "the model only annotated; send \"continue\"";
@@ -58,6 +58,8 @@ pub(super) struct ManagedTurn {
     pub reporter: Reporter,
     /// Whether the upstream was sent a call of the turn.
     pub sent: bool,
+    /// Until when the calls of the hop in hand are tried again, if the settings give that a time.
+    pub retry_until: RetryUntil,
     /// Its place among the branches of its session.
     pub branch: Branching,
     /// How many bytes each of its parts has to read.

@@ -243,6 +243,7 @@ impl Opening {
                     size,
                     _held: held,
                     failing: Failing::default(),
+                    retry_until: None,
                 });
                 return Ok(if watched {
                     Opened::Watched(turn)

@@ -9,7 +9,6 @@ use http_body_util::{BodyExt, Limited};
 use plimsoll_core::turn::state::Prepared;
 use plimsoll_model::EditKind;
 use plimsoll_wire::Purpose;
-use tokio::time::Instant;
 
 use super::app::App;
 use super::error::ProxyError;
@@ -250,7 +249,7 @@ pub(super) async fn send_anew(
     send(app, turn).await
 }
 
-/// Sends the prepared hop, and reports what came of it.
+/// Sends the prepared hop, and reports what came of it. All calls of a hop share its time for retries.
 ///
 /// # Errors
 /// [`ProxyError`] if the upstream gave no response.
@@ -258,19 +257,8 @@ pub(super) async fn send(
     app: &App,
     turn: &mut ManagedTurn,
 ) -> Result<Response<ResponseBody>, ProxyError> {
-    send_until(app, turn, app.upstream.retry_until()).await
-}
-
-/// Sends the prepared hop as one of several calls that share the time for retries.
-///
-/// # Errors
-/// As [`send`].
-pub(super) async fn send_until(
-    app: &App,
-    turn: &mut ManagedTurn,
-    until: Option<Instant>,
-) -> Result<Response<ResponseBody>, ProxyError> {
     let outbound = turn.outbound(app)?;
+    let until = turn.retry_until;
     turn.sent = true;
     let first = turn.state.settled() == 0;
     let told = |cause| {
@@ -280,7 +268,7 @@ pub(super) async fn send_until(
             turn.failing.note();
         }
     };
-    let response = app.upstream.send_until(outbound, until, told).await?;
+    let response = app.upstream.send(outbound, until, told).await?;
     turn.reporter
         .answered(response.status(), response.headers());
     Ok(response)

@@ -28,6 +28,7 @@ pub(super) async fn first(
     app: &Arc<App>,
     mut turn: Box<ManagedTurn>,
 ) -> Result<Response<Body>, ProxyError> {
+    turn.retry_until = app.upstream.retry_until();
     let response = match send(app, &mut turn).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
@@ -149,10 +150,11 @@ async fn serve_own(
         request.payload = Payload::Whole(body.clone().into());
         request.conversation = Some((turn.request.dialect, body.clone()));
     }
-    let mut response = match super::forward::pass_on(app, request, &mut turn.reporter).await {
-        Ok(response) => response,
-        Err(error) => return Err(turn.failed(error)),
-    };
+    let mut response =
+        match super::forward::pass_on(app, request, turn.retry_until, &mut turn.reporter).await {
+            Ok(response) => response,
+            Err(error) => return Err(turn.failed(error)),
+        };
     if let Because::Refused { too_long } = because
         && is_refusal(response.status())
     {

@@ -35,7 +35,9 @@ pub(super) async fn forward(
     turn.reporter.watched(&turn.state, projection);
     // The view is never sent, so its bytes need not stay in memory.
     turn.prepared.body = Rope::default();
-    let mut response = match pass_on(app, turn.request.untouched(), &mut turn.reporter).await {
+    let until = app.upstream.retry_until();
+    let untouched = turn.request.untouched();
+    let mut response = match pass_on(app, untouched, until, &mut turn.reporter).await {
         Ok(response) => response,
         Err(error) => return Err(turn.failed(error)),
     };

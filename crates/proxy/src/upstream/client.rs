@@ -15,7 +15,7 @@ use super::body::{self, ResponseBody, UploadProgress, WatchedUpload};
 use super::error::UpstreamError;
 use super::headers::codings;
 use super::outbound::{Outbound, Payload};
-use super::retry::{Call, RetryCause, Tries};
+use super::retry::{Call, RetryCause, RetryUntil, Tries};
 use super::settings::UpstreamSettings;
 use super::transport::Transport;
 
@@ -73,32 +73,21 @@ impl UpstreamClient {
 
     /// Until when calls that begin now are tried again, if the settings give that a time.
     #[must_use]
-    pub fn retry_until(&self) -> Option<Instant> {
+    pub fn retry_until(&self) -> RetryUntil {
         self.retry_time().map(|time| Instant::now() + time)
     }
 
     /// Sends a request and waits for the head of the response. Every answer of the upstream is a
     /// response, even an error, and its headers are not filtered yet. Dropping the future or the
-    /// body cancels the request. `told` is called before each retry.
+    /// body cancels the request. Several calls may share the time for retries, which ends at `until`
+    /// ([`Self::retry_until`]). `told` is called before each retry.
     ///
     /// # Errors
     /// [`UpstreamError`] if no response began after the retries that the settings allow.
     pub async fn send(
         &self,
         outbound: Outbound,
-        told: impl FnMut(RetryCause) + Send,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        self.send_until(outbound, self.retry_until(), told).await
-    }
-
-    /// Does the same for one of several calls that share the time for retries, which began with the first of them.
-    ///
-    /// # Errors
-    /// As [`Self::send`].
-    pub async fn send_until(
-        &self,
-        outbound: Outbound,
-        until: Option<Instant>,
+        until: RetryUntil,
         told: impl FnMut(RetryCause) + Send,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let told = Mutex::new(told);

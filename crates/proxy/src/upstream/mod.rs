@@ -19,6 +19,6 @@ pub use error::{BodyError, UploadFault, UpstreamError};
 pub use headers::{OWN_PREFIX, codings, is_sent, to_client, to_next_call, to_upstream, to_view};
 pub use listing::{ListingError, MIN_WINDOW};
 pub use outbound::{Outbound, Payload};
-pub use retry::{LONGEST_WAIT, RetryCause, retry_after, wait_before};
+pub use retry::{LONGEST_WAIT, RetryCause, RetryUntil, retry_after, wait_before};
 pub use settings::UpstreamSettings;
 pub use target::{BaseUrl, BaseUrlError};

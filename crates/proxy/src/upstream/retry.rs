@@ -82,6 +82,9 @@ pub fn wait_before(asked: Option<Duration>, made: u32) -> Duration {
     asked.saturating_add(random_part(longest(made)))
 }
 
+/// Until when calls that share the time for retries are tried again, if the settings give that a time.
+pub type RetryUntil = Option<Instant>;
+
 /// Why an upstream call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryCause {
@@ -108,13 +111,13 @@ pub(super) struct Tries<'a, F> {
     /// Whether a connection that had died was replaced. The new one has no such excuse.
     replaced: bool,
     /// Until when calls are tried again, if not only so often.
-    until: Option<Instant>,
+    until: RetryUntil,
 }
 
 impl<'a, F> Tries<'a, F> {
     pub(super) fn new(
         settings: &'a UpstreamSettings,
-        until: Option<Instant>,
+        until: RetryUntil,
         told: &'a Mutex<F>,
     ) -> Self {
         Self {

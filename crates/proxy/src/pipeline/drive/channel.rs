@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, TryAcquireError};
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
@@ -125,6 +125,19 @@ impl Sender {
         let shared = &self.0;
         let room = shared.room.acquire_many(room(frame)).await;
         room.map_err(|_| ClientGone)?.forget();
+        let frame = BytesMut::from(frame);
+        shared.change(|queue| queue.frames.push_back(frame));
+        Ok(())
+    }
+
+    /// Hands a frame over if there is room for it. A client that doesn't read what waits misses it.
+    pub(super) fn offer(&self, frame: &[u8]) -> Result<(), ClientGone> {
+        let shared = &self.0;
+        match shared.room.try_acquire_many(room(frame)) {
+            Ok(room) => room.forget(),
+            Err(TryAcquireError::NoPermits) => return Ok(()),
+            Err(TryAcquireError::Closed) => return Err(ClientGone),
+        }
         let frame = BytesMut::from(frame);
         shared.change(|queue| queue.frames.push_back(frame));
         Ok(())
@@ -258,6 +271,19 @@ mod tests {
         let (gone, sender) = waits.await.unwrap();
         assert!(gone && sender.send(b"more").await.is_err());
         sender.closed().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_offered_waits_for_no_room() {
+        let (sender, mut receiver) = channel();
+        let full = vec![b'x'; WAITING_BYTES as usize];
+        assert!(sender.send(&full).await.is_ok());
+        assert!(sender.offer(b"missed").is_ok());
+        assert_eq!(receiver.recv().await.unwrap().unwrap(), full);
+        assert!(sender.offer(b"heard").is_ok());
+        assert_eq!(receiver.recv().await.unwrap().unwrap(), "heard");
+        drop(receiver);
+        assert!(sender.offer(b"gone").is_err());
     }
 
     #[tokio::test]
