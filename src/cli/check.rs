@@ -1,11 +1,11 @@
-//! `plimsoll check FILE`. Owns its arguments and what it prints. Never starts anything.
+//! `plimsoll check FILE`, and `plimsoll check --schema`. Owns its arguments and what it prints. Never starts anything.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{logs, serve};
-use crate::config::{Config, ConfigError, DEFAULT_FILE, Flags, Problem, unread};
+use crate::config::{Config, ConfigError, DEFAULT_FILE, Flags, Problem, schema, unread};
 
 /// The arguments of the command.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,9 @@ pub struct CheckArgs {
     /// The file, as `serve` takes it.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
+    /// Print a JSON schema of the file, for editors that complete and check TOML. No file is read.
+    #[arg(long, conflicts_with_all = ["file", "config"])]
+    schema: bool,
 }
 
 /// Prints `ok`, or every problem on a line of its own: those of the file, and those that variables
@@ -23,6 +26,10 @@ pub struct CheckArgs {
 /// # Errors
 /// If the file can't be read, or the output can't be written.
 pub fn run(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    if args.schema {
+        writeln!(out, "{:#}", schema())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let named = args.file.as_deref().or(args.config.as_deref());
     let file = named.unwrap_or(Path::new(DEFAULT_FILE));
     let flags = Flags {

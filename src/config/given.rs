@@ -2,13 +2,15 @@
 //! settings, and what is said of a key that no section has. Never knows a setting, nor stops at the first
 //! problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::form::{Form, Written};
 use super::names;
 use super::problem::{Problem, SettingSource};
+use super::readers::word;
 
 /// What was given under a key: itself, by one source after the other, and below it.
 #[derive(Debug, Default)]
@@ -102,7 +104,8 @@ fn table(below: BTreeMap<String, Given>) -> Table {
     below.into_iter().filter_map(value).collect()
 }
 
-fn join(name: &str, key: &str) -> String {
+/// The name of what stands under a key.
+pub(super) fn join(name: &str, key: &str) -> String {
     if name.is_empty() {
         key.to_owned()
     } else {
@@ -115,8 +118,8 @@ fn join(name: &str, key: &str) -> String {
 pub(super) struct Check {
     /// The newest source of each setting.
     origins: BTreeMap<String, SettingSource>,
-    /// All keys that were asked for, with their sections.
-    pub(super) known: BTreeSet<(String, String)>,
+    /// All keys that were asked for, with their sections, and how each is written.
+    pub(super) known: BTreeMap<(String, String), Form>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -160,7 +163,13 @@ impl Check {
     /// Words that a section has no such key: with the nearest that it has, or else with the nearest of all
     /// variables, where the parts of a variable's name lead nowhere.
     fn unknown(&self, section: &str, key: &str, name: &str, origin: &SettingSource) -> String {
-        let known = self.known.iter().filter(|(of, _)| of == section);
+        let shown = self
+            .known
+            .iter()
+            .filter(|(_, form)| **form != Form::OtherName);
+        let known = shown
+            .map(|(place, _)| place)
+            .filter(|(of, _)| of == section);
         let nearest = known
             .map(|(_, known)| (strsim::damerau_levenshtein(key, known), known))
             .filter(|(distance, known)| *distance <= known.len().max(key.len()) / 2)
@@ -196,13 +205,29 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// Puts a setting in place of the default, or notes why that is not possible. All values that sources give
     /// must be of its kind, and the newest one counts.
-    pub(super) fn read<R: DeserializeOwned, T>(
+    pub(super) fn read<R: Written, T>(
         &mut self,
         key: &str,
         slot: &mut T,
         read: impl FnOnce(R) -> Result<T, String>,
     ) {
-        self.knows(key);
+        self.knows(key, R::form());
+        self.take(key, slot, read);
+    }
+
+    /// Does the same for one of a closed set of words.
+    pub(super) fn word<T: Copy>(&mut self, key: &str, slot: &mut T, words: &[(&'static str, T)]) {
+        let names = words.iter().map(|(name, _)| (*name).to_owned());
+        self.knows(key, Form::Word(names.collect()));
+        self.take(key, slot, |text: String| word(&text, words));
+    }
+
+    fn take<R: DeserializeOwned, T>(
+        &mut self,
+        key: &str,
+        slot: &mut T,
+        read: impl FnOnce(R) -> Result<T, String>,
+    ) {
         let Some(given) = self.given.take(key) else {
             return;
         };
@@ -227,6 +252,7 @@ impl Section<'_> {
 
     /// Reads what is also written under another key.
     pub(super) fn rename(&mut self, other: &str, key: &str) {
+        self.knows(other, Form::OtherName);
         if let Some(given) = self.given.take(other) {
             let there = self.given.below.entry(key.to_owned()).or_default();
             there.here.extend(given.values());
@@ -239,7 +265,7 @@ impl Section<'_> {
 
     /// A section in this one.
     pub(super) fn section(&mut self, key: &str) -> Section<'_> {
-        self.knows(key);
+        self.knows(key, Form::Section);
         let given = self.given.take(key).unwrap_or_default();
         self.named(key, given)
     }
@@ -295,8 +321,9 @@ impl Section<'_> {
         self.check.problem(&self.name, message);
     }
 
-    fn knows(&mut self, key: &str) {
-        self.check.known.insert((self.name.clone(), key.to_owned()));
+    fn knows(&mut self, key: &str, form: Form) {
+        let place = (self.name.clone(), key.to_owned());
+        self.check.known.insert(place, form);
     }
 }
 

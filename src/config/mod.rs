@@ -2,6 +2,7 @@
 //! be set and what is valid. Never hands out a value that was not checked. A module that owns
 //! settings of its own finds them filled here, and imports nothing from here.
 
+mod form;
 mod given;
 mod layers;
 mod level;
@@ -9,6 +10,7 @@ mod names;
 mod problem;
 mod profiles;
 mod readers;
+mod schema;
 mod secret;
 mod sections;
 mod settings;
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 pub use names::{is_ours, unread};
 pub use problem::{ConfigError, Problem, SettingSource};
+pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
     Config, LogFormat, LogSection, MetricsSection, ModelsSection, ProfileSection, StoreSection,

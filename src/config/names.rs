@@ -7,7 +7,7 @@ pub const ENV_PREFIX: &str = "PLIMSOLL__";
 const STEM: &str = "plimsoll";
 
 /// The shipped file, which has every setting with its default.
-const SHIPPED: &str = include_str!("../../config/plimsoll.toml");
+pub(super) const SHIPPED: &str = include_str!("../../config/plimsoll.toml");
 
 /// Settings whose flag has another name.
 const FLAGS: [(&str, &str); 6] = [

@@ -43,13 +43,6 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
         })
 }
 
-/// A reader of one of a closed set of words.
-pub(super) fn one_of<T: Copy>(
-    words: &[(&'static str, T)],
-) -> impl FnOnce(String) -> Result<T, String> {
-    move |text| word(&text, words)
-}
-
 /// Reads an address with its port. A port alone and `localhost` mean this machine, so that nothing
 /// is opened to a network that was not named.
 pub(super) fn address(value: Value) -> Result<SocketAddr, String> {

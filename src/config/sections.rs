@@ -23,7 +23,7 @@ use super::profiles;
 use super::readers::{
     address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
     ceiling, duration, families, file_names, floor, fraction, globs, guidance, guide_at,
-    key_prefix, ladder, name_globs, none_or, one_of, protect_recent, retry_for, retry_statuses,
+    key_prefix, ladder, name_globs, none_or, protect_recent, retry_for, retry_statuses,
     rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
     tenant_key, timeout, word,
 };
@@ -68,7 +68,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     let mut log = root.section("log");
     log.read("level", &mut config.log.level, log_level);
     let forms = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
-    log.read("format", &mut config.log.format, one_of(forms));
+    log.word("format", &mut config.log.format, forms);
     drop(log);
     tenant(root.section("tenant"), &mut config);
     let mut metrics = root.section("metrics");
@@ -84,7 +84,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
         ("stored", Some(ShownContent::Stored)),
         ("off", Some(ShownContent::Off)),
     ];
-    console.read("content", &mut config.console.content, one_of(shown));
+    console.word("content", &mut config.console.content, shown);
     drop(console);
     loops(&mut root, &config);
     shared_store(&mut root, &config);
@@ -183,7 +183,7 @@ fn upstream(mut section: Section<'_>, up: &mut UpstreamSettings) {
 
 /// Reads the keys of `[budget]`, which stand in a profile itself as well.
 pub(super) fn budget(section: &mut Section<'_>, budget: &mut Budget) {
-    section.read("mode", &mut budget.mode, one_of(Mode::WORDS));
+    section.word("mode", &mut budget.mode, Mode::WORDS);
     section.read("ceiling", &mut budget.ceiling, ceiling);
     section.read("floor", &mut budget.floor, floor);
     section.read("min_floor", &mut budget.min_floor, fraction);
@@ -192,13 +192,13 @@ pub(super) fn budget(section: &mut Section<'_>, budget: &mut Budget) {
         at_least(500, value)
     });
     let words = &[("surface", Unmet::Surface), ("refuse", Unmet::Refuse)];
-    section.read("unmet", &mut budget.unmet, one_of(words));
+    section.word("unmet", &mut budget.unmet, words);
     section.read("strict_active", &mut budget.strict_active, Ok);
-    section.read("thoughts", &mut budget.thoughts, one_of(Thoughts::WORDS));
+    section.word("thoughts", &mut budget.thoughts, Thoughts::WORDS);
     section.read("thought_value", &mut budget.thought_value, share);
     section.rename("policy", "policies");
     section.read("policies", &mut budget.ladder, ladder);
-    section.read("order", &mut budget.order, one_of(Order::WORDS));
+    section.word("order", &mut budget.order, Order::WORDS);
 }
 
 /// Refuses a tail that leaves nothing to evict.
@@ -229,7 +229,7 @@ pub(super) fn admit(mut section: Section<'_>, admit: &mut AdmitSettings) {
 pub(super) fn keep(mut section: Section<'_>, keep: &mut KeepSettings) {
     section.read("tools", &mut keep.tools, name_globs);
     section.read("files", &mut keep.files, file_names);
-    section.read("errors", &mut keep.errors, one_of(KeepErrors::WORDS));
+    section.word("errors", &mut keep.errors, KeepErrors::WORDS);
     section.read("texts", &mut keep.texts, |texts: Vec<String>| {
         match texts.iter().any(|text| text.trim().len() < 3) {
             true => Err(
@@ -302,7 +302,7 @@ pub(super) fn rungs(mut section: Section<'_>, rungs: &mut RungTable) {
 
 /// When the hidden tools are offered and explained, which a profile sets beside its budget or in `delimiter`.
 pub(super) fn guide(section: &mut Section<'_>, budget: &mut Budget) {
-    section.read("offer", &mut budget.offer, one_of(Offer::WORDS));
+    section.word("offer", &mut budget.offer, Offer::WORDS);
     section.read("guide_at", &mut budget.guide_at, guide_at);
 }
 
@@ -311,7 +311,7 @@ fn streams(section: &mut Section<'_>, streams: &mut StreamSettings) {
     let [heartbeat, usage, finish_cancelled] = OF_THE_PROCESS;
     section.read(heartbeat, &mut streams.heartbeat, timeout);
     let words = &[("last", UsageMode::Last), ("sum", UsageMode::Sum)];
-    section.read(usage, &mut streams.usage, one_of(words));
+    section.word(usage, &mut streams.usage, words);
     section.read(finish_cancelled, &mut streams.finish_cancelled, Ok);
 }
 
@@ -332,11 +332,11 @@ pub(super) fn recall(mut section: Section<'_>, recall: &mut RecallSettings) {
 
 pub(super) fn cache(mut section: Section<'_>, cache: &mut CacheSettings) {
     let words = &[("auto", SetBreakpoints::Auto), ("off", SetBreakpoints::Off)];
-    section.read("breakpoints", &mut cache.breakpoints, one_of(words));
+    section.word("breakpoints", &mut cache.breakpoints, words);
     let words = &[("wait", Uncached::Wait), ("pass", Uncached::Pass)];
-    section.read("none", &mut cache.none, one_of(words));
+    section.word("none", &mut cache.none, words);
     let words = &[("off", Diagnose::Off), ("after_miss", Diagnose::AfterMiss)];
-    section.read("diagnose", &mut cache.diagnose, one_of(words));
+    section.word("diagnose", &mut cache.diagnose, words);
 }
 
 pub(super) fn tools(mut section: Section<'_>, tools: &mut ToolClasses, texts: &mut TextResults) {
@@ -379,7 +379,7 @@ fn store(mut section: Section<'_>, store: &mut StoreSection) {
         ("memory", Backend::Memory),
         ("redis", Backend::Redis),
     ];
-    section.read("backend", &mut store.backend, one_of(words));
+    section.word("backend", &mut store.backend, words);
     section.read("path", &mut store.path, |text: String| {
         match text.is_empty() {
             true => Err("must name a directory".to_owned()),
@@ -398,7 +398,7 @@ fn store(mut section: Section<'_>, store: &mut StoreSection) {
         ("asked", StoreContent::Asked),
         ("all", StoreContent::All),
     ];
-    section.read("content", &mut store.content, one_of(words));
+    section.word("content", &mut store.content, words);
     section.read("snapshots", &mut store.snapshots, |text: String| {
         Ok((!text.is_empty()).then(|| PathBuf::from(text)))
     });
