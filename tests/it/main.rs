@@ -64,6 +64,7 @@ mod many_calls;
 mod memory;
 mod metered;
 mod names;
+mod needed;
 mod observe;
 mod one_account;
 mod one_text;

@@ -44,6 +44,10 @@ const FAULTS: &[(&str, Faults)] = &[
         &[(&["budget_unmet_total"], Fault::Grows(0.2))],
     ),
     (
+        "PlimsollBudgetTooSmall",
+        &[(&["needed_total", "\"missed\""], Fault::Grows(10.0))],
+    ),
+    (
         "PlimsollOverTheLine",
         &[
             (&["ceiling_ratio_count"], Fault::Grows(10.0)),

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use indexmap::IndexSet;
-use plimsoll_model::{CallId, Role, strings};
+use plimsoll_model::{CallId, Role, lines, strings};
 use plimsoll_wire::Dialect;
 use twox_hash::XxHash3_64;
 
 use super::blocks::{PASSAGE, runs, weight, words};
-use super::message_text::{TextPart, lines, texts, unnumbered, values};
+use super::message_text::{TextPart, texts, unnumbered, values};
 use super::trace::Trace;
 
 /// What a message holds of what is needed.

@@ -1,12 +1,10 @@
-//! The texts of a message and the lines of a text, as the measures of the lab read them. Never looks
+//! The texts of a message, as the measures of the lab read them. Never looks
 //! at a view, and never counts anything.
 
+use plimsoll_model::LINE;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::message;
 use serde_json::Value;
-
-/// Characters of the shortest line that counts.
-const LINE: usize = 12;
 
 /// The part of a message that a text stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +37,6 @@ pub fn texts(bytes: &[u8], each: &mut dyn FnMut(TextPart, &str)) -> bool {
         values(&call.arguments, &mut |text| each(TextPart::Call(at), text));
     }
     true
-}
-
-/// The lines of a text that are long enough, trimmed.
-pub fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(str::trim).filter(|line| {
-        line.len() >= LINE && (line.len() >= 4 * LINE || line.chars().count() >= LINE)
-    })
 }
 
 /// A line without the number that reading tools put before it: the text behind it is what an edit

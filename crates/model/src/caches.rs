@@ -23,6 +23,8 @@ label_set!(
         Sizes => "sizes",
         /// The strings of originals.
         Words => "words",
+        /// The strings of what is gone from views.
+        Gone => "gone",
         /// What is left of calls.
         Lefts => "lefts",
         /// Lines of what is gone.
@@ -63,10 +65,9 @@ const CONSOLE_SHARDS: usize = 1;
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
         CacheName::Paths => 21,
-        CacheName::Words => 11,
-        CacheName::Shapes => 11,
+        CacheName::Words | CacheName::Shapes => 10,
         CacheName::Lefts | CacheName::Notes | CacheName::Bodies | CacheName::Console => 4,
-        CacheName::Watched => 2,
+        CacheName::Watched | CacheName::Gone => 2,
         CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
     all / PARTS * parts
@@ -140,7 +141,7 @@ where
     V: Weigh + Clone,
 {
     let shards = match name {
-        CacheName::Paths => Some(PATH_SHARDS),
+        CacheName::Paths | CacheName::Gone => Some(PATH_SHARDS),
         CacheName::Console => Some(CONSOLE_SHARDS),
         _ => None,
     };

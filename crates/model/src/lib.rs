@@ -13,6 +13,7 @@ mod ids;
 mod item;
 mod labels;
 mod marks;
+mod needed;
 mod numbers;
 mod pins;
 pub mod raw;
@@ -42,6 +43,7 @@ pub use item::{
 };
 pub use labels::LabelSet;
 pub use marks::{Kept, Mark, Marks, ResultShape, StoredMark};
+pub use needed::{Need, NeededCounts};
 pub use numbers::{grouped, share_tokens};
 pub use pins::{MOST_PINS, PinMove, PinOutcome, Pins};
 pub use record::{
@@ -50,7 +52,7 @@ pub use record::{
 };
 pub use rope::Rope;
 pub use session_row::{RowSizes, SessionRow};
-pub use strings::strings;
+pub use strings::{LINE, lines, strings};
 pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
 pub use turn_facts::{Held, ItemSize, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use turns::Turns;

@@ -1,6 +1,16 @@
 //! The distinctive strings of a text: paths, URLs, identifiers and numbers, which agents carry from
-//! what they read into their next call. A scanner over bytes. Never parses JSON (the caller
+//! what they read into their next call. And its lines, as far as they say something. A scanner over bytes. Never parses JSON (the caller
 //! unescapes) or any language.
+
+/// Characters of the shortest line that counts.
+pub const LINE: usize = 12;
+
+/// The lines of a text that are long enough, trimmed.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| {
+        line.len() >= LINE && (line.len() >= 4 * LINE || line.chars().count() >= LINE)
+    })
+}
 
 /// Characters of the shortest path.
 const PATH: usize = 5;

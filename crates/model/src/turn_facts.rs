@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheFacts, ItemKind, ItemNo};
+use super::{CacheFacts, ItemKind, ItemNo, NeededCounts};
 
 /// What is shown of a turn. The names of its fields are short because each record has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub struct TurnFacts {
     /// What changed in the request, as far as the provider's cache depends on it.
     #[serde(rename = "cache", skip_serializing_if = "CacheFacts::is_empty")]
     pub cache: CacheFacts,
+    /// What the answers needed of what had left the view.
+    #[serde(skip_serializing_if = "NeededCounts::is_empty")]
+    pub needed: NeededCounts,
     /// The items that the request added to those of the turn before, its answer included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemSize>,
@@ -310,6 +313,7 @@ pub(super) mod tests {
             sums: sums(),
             branch: None,
             cache: CacheFacts::default(),
+            needed: NeededCounts::default(),
             items: vec![
                 ItemSize(ItemNo(12), 1, 39),
                 ItemSize(ItemNo(14), 4, 62),

@@ -188,6 +188,12 @@ pub fn words(arguments: &str) -> Words {
     Words::of(&text).with_longest(longest)
 }
 
+/// The text that [`words`] reads.
+#[must_use]
+pub fn plain(arguments: &str) -> Cow<'_, str> {
+    joined(arguments).0
+}
+
 /// The texts of a call's arguments as one text, and the length of the longest of them in bytes.
 fn joined(arguments: &str) -> (Cow<'_, str>, usize) {
     let Some(literals) = literals(arguments) else {

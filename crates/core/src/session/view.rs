@@ -14,6 +14,7 @@ use std::sync::Arc;
 use plimsoll_model::{EditKind, ItemKind, Kept, Mark, Marks, Role};
 
 use calls::CallsShown;
+pub use left::ShownText;
 pub use parts::{Part, Parts};
 
 use super::graph::Episode;

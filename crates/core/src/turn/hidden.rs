@@ -3,14 +3,11 @@
 
 mod ids;
 
-use std::collections::HashSet;
-
 use plimsoll_model::{
-    CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, ItemKind, MESSAGE_TOKENS, RecallCall,
+    CallId, DelimiterAction, Effect, HiddenCall, HiddenTool, MESSAGE_TOKENS, RecallCall,
     RecallOutcome, StoredHop, raw,
 };
 use plimsoll_wire::answer::{Answer, Call, Reasoning};
-use plimsoll_wire::message::call_digest;
 
 use super::bounded;
 use super::memo::Reader;
@@ -19,9 +16,7 @@ use super::state::{Prepared, TurnState};
 use super::told;
 use crate::intercept::bounds;
 use crate::intercept::delimiter::{DelimiterAnswer, DelimiterCall, DelimiterOutcome, EpisodeNames};
-use crate::session::index::ItemIndex;
 use crate::session::tombstone::thousands;
-use crate::session::transcript::Item;
 
 /// The usual size of a hidden call's result that brings nothing back, at most.
 const SHORT_RESULT: u32 = 60;
@@ -42,8 +37,6 @@ pub struct HiddenCounts {
     pub delimiters: Vec<DelimiterCall>,
     /// The calls of `recall`.
     pub recalls: Vec<RecallCall>,
-    /// Calls of the client's tools that repeat a call whose result was evicted.
-    pub refetches: u64,
 }
 
 /// Runs the hidden calls of an answer, and returns the hop and what is counted of it.
@@ -91,7 +84,6 @@ pub fn settle(
             }),
         }
     }
-    counted.refetches = refetches(state, prepared, answer);
     let (marks, kept) = state.moved();
     let left = told::left(&prepared.view, &marks);
     let hop = StoredHop {
@@ -299,25 +291,6 @@ fn adds(answer: &Answer, said: u32, ran: &[HiddenCall], reader: &Reader<'_>) -> 
     let recalls = (0..recalls).map(|_| SHORT_RESULT);
     let all = calls.chain(results).chain(recalls).map(u64::from);
     u64::from(MESSAGE_TOKENS + said) + all.sum::<u64>()
-}
-
-/// Visible calls that repeat a call whose result is no longer in view.
-fn refetches(state: &TurnState, prepared: &Prepared, answer: &Answer) -> u64 {
-    // Nothing was evicted, so nothing can be fetched again.
-    if state.marks.is_empty() {
-        return 0;
-    }
-    let calls = answer.visible_calls();
-    let calls = calls.map(|(_, call)| call_digest(&call.name, &call.arguments));
-    let calls: Vec<u64> = calls.collect();
-    let made: HashSet<u64> = calls.iter().copied().collect();
-    let gone = |(index, item): &(ItemIndex, &Item)| {
-        let same = item.kind == ItemKind::Call && !item.hidden && made.contains(&item.digest);
-        same && !prepared.view.tells_all(*index)
-    };
-    let items = prepared.view.transcript().items.indexed();
-    let gone: HashSet<u64> = items.filter(gone).map(|(_, item)| item.digest).collect();
-    calls.iter().filter(|call| gone.contains(call)).count() as u64
 }
 
 fn count(call: &Call, outcome: &DelimiterAnswer) -> DelimiterCall {

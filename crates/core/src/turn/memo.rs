@@ -16,6 +16,7 @@ use plimsoll_wire::Dialect;
 use plimsoll_wire::message::{self, MessageError, Parsed, Part};
 use twox_hash::XxHash3_128;
 
+use super::needed::GoneWords;
 use crate::policy::Text;
 use crate::session::index::ItemIndex;
 use crate::session::note::{Left, Note};
@@ -51,6 +52,8 @@ pub struct Memo {
     fronts: Bounded<u128, Front>,
     /// The strings of originals that a pass has read, so that the next one reads only what is new.
     words: Bounded<u128, Option<Arc<Words>>>,
+    /// The strings of what is gone from views, which every answer after a pass is held to.
+    gone: Bounded<u128, Arc<GoneWords>>,
 }
 
 /// How a message begins; none if no pattern matches.
@@ -112,6 +115,7 @@ impl Memo {
             notes: bounded(CacheName::Notes, all),
             fronts: bounded(CacheName::Fronts, all),
             words: bounded(CacheName::Words, all),
+            gone: bounded(CacheName::Gone, all),
         }
     }
 
@@ -125,6 +129,7 @@ impl Memo {
             CacheName::Notes => self.notes.weight(),
             CacheName::Fronts => self.fronts.weight(),
             CacheName::Words => self.words.weight(),
+            CacheName::Gone => self.gone.weight(),
             CacheName::Paths
             | CacheName::Sessions
             | CacheName::Watched
@@ -141,6 +146,7 @@ impl Memo {
         self.notes.clear();
         self.fronts.clear();
         self.words.clear();
+        self.gone.clear();
     }
 
     /// The number of texts whose strings it knows, and the bytes of memory that these take.
@@ -218,15 +224,30 @@ impl Reader<'_> {
     /// What is left of a call, made once. `key` identifies the originals and what was kept of them.
     #[must_use]
     pub fn left(&self, key: &impl Hash, make: impl FnOnce() -> Left) -> Left {
-        let mut hasher = Wide(XxHash3_128::with_seed(self.seed));
-        key.hash(&mut hasher);
-        let key = hasher.0.finish_128();
+        let key = self.key(key);
         if let Some(left) = self.memo.lefts.get(&key) {
             return left;
         }
         let left = make();
         self.memo.lefts.insert(key, left.clone());
         left
+    }
+
+    /// The strings of what is gone from a view, found once. `key` identifies the conversation and the marks.
+    pub fn gone(&self, key: &impl Hash, find: impl FnOnce() -> GoneWords) -> Arc<GoneWords> {
+        let key = self.key(key);
+        if let Some(gone) = self.memo.gone.get(&key) {
+            return gone;
+        }
+        let gone = Arc::new(find());
+        self.memo.gone.insert(key, Arc::clone(&gone));
+        gone
+    }
+
+    fn key(&self, of: &impl Hash) -> u128 {
+        let mut hasher = Wide(XxHash3_128::with_seed(self.seed));
+        of.hash(&mut hasher);
+        hasher.0.finish_128()
     }
 
     /// A text that replaces a result. It is counted once, and its strings are read once.

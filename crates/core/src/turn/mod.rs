@@ -14,6 +14,7 @@
 //!    into the hop that is recorded. `recall` brings back what was evicted, and `brought` what an operator
 //!    asked for; `bounded` limits what is kept of a call, and `renamed` gives it another id where a client
 //!    renames its own.
+//!    [`needed`] judges the view by the answer.
 //! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
 //!    look at it later.
 
@@ -31,6 +32,7 @@ mod keep;
 #[cfg(test)]
 mod laws;
 pub mod memo;
+pub mod needed;
 mod originals;
 mod overrides;
 mod pins;

@@ -107,6 +107,7 @@ impl App {
                 CacheName::Shapes
                 | CacheName::Sizes
                 | CacheName::Words
+                | CacheName::Gone
                 | CacheName::Lefts
                 | CacheName::Notes
                 | CacheName::Fronts => self.memo.weight(cache),

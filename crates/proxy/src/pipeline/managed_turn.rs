@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use plimsoll_core::turn::ending::Ending;
 use plimsoll_core::turn::hidden::{self, Keep};
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
-use plimsoll_core::turn::{Mode, Unmet, silent_cut};
+use plimsoll_core::turn::{Mode, Unmet, needed, silent_cut};
 use plimsoll_model::room::Held;
 use plimsoll_model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop};
 use plimsoll_tokens::Family;
@@ -132,14 +132,21 @@ impl ManagedTurn {
         }
     }
 
-    /// Runs and counts the hidden calls of an answer. Returns the hop to record.
+    /// Runs and counts the hidden calls of an answer, and judges the view by it. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
-        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
+        let dialect = self.state.request.dialect;
+        let profile = self.state.terms.profile.as_deref();
+        let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         let (state, prepared) = (&self.state, &self.prepared);
-        let run = || hidden::settle(state, prepared, answer, keep, &reader);
+        let run = || {
+            let (hop, counted) = hidden::settle(state, prepared, answer, keep, &tools.reader);
+            let judged = needed::judge(state, prepared, answer, &hop, &tools);
+            (hop, counted, judged)
+        };
         let timed = || self.reporter.timed(Phase::Intercept, run);
-        let (hop, counted) = aside(self.size + answer.bytes(), timed);
+        let (hop, counted, judged) = aside(self.size + answer.bytes(), timed);
         self.reporter.hidden(counted);
+        self.reporter.judged(judged);
         hop
     }
 

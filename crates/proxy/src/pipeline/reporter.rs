@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, StatusCode};
 use plimsoll_core::policy::{Pinned, Policy, Proposal, partitioned};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::hidden::HiddenCounts;
+use plimsoll_core::turn::needed::Judged;
 use plimsoll_core::turn::state::{HopContext, MiddleError, Prepared, TurnState};
 use plimsoll_core::turn::told;
 use plimsoll_model::{
@@ -430,6 +431,7 @@ impl Reporter {
             account: self.ledger.is_heard().then(|| self.cost()).flatten(),
             branch: None,
             sums: TurnSums::default(),
+            needed: report.needed,
             items,
             tools,
         }
@@ -444,15 +446,23 @@ impl Reporter {
         }));
     }
 
-    /// Notes what hidden calls did, and what the agent fetched again.
+    /// Notes what an answer needed of what had left its view, and what the pass before it left there.
+    pub(super) fn judged(&mut self, judged: Judged) {
+        // Nothing leaves the view of a watched turn.
+        if !self.ledger.is_watched() {
+            self.report.needed.add(&judged.needed);
+            self.report.kept.extend(judged.kept);
+        }
+    }
+
+    /// Notes what hidden calls did.
     pub(super) fn hidden(&mut self, counted: HiddenCounts) {
-        // A watched turn hides nothing and evicts nothing.
+        // A watched turn hides nothing.
         if self.ledger.is_watched() {
             return;
         }
         self.report.delimiter_calls.extend(counted.delimiters);
         self.report.recalls.extend(counted.recalls);
-        self.report.refetches += counted.refetches;
     }
 
     /// Notes that the answer stopped before its end.

@@ -103,7 +103,7 @@ pub(super) fn full_turn() -> TurnReport {
         outcome: RecallOutcome::Ok,
         tokens: 900,
     }];
-    turn.refetches = 2;
+    turn.needed.read_again = 2;
     turn.prefix_breaks = 1;
     turn.prologue_changed = true;
     turn.pins = PinReport {

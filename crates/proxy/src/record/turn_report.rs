@@ -9,8 +9,9 @@ use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::DelimiterCall;
 use plimsoll_core::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repetition};
 use plimsoll_core::session::view::Parts;
+use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
-use plimsoll_model::{CacheFacts, Edits, GuideReason, MissCause, RecallCall, Usage};
+use plimsoll_model::{CacheFacts, Edits, GuideReason, MissCause, NeededCounts, RecallCall, Usage};
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::Account;
 use plimsoll_wire::Dialect;
@@ -69,8 +70,10 @@ pub struct TurnReport {
     pub delimiter_calls: Vec<DelimiterCall>,
     /// The `recall` calls of all hops, in order.
     pub recalls: Vec<RecallCall>,
-    /// Evicted items that the agent fetched again by its own tools.
-    pub refetches: u64,
+    /// What the answers needed of what had left the view.
+    pub needed: NeededCounts,
+    /// What each pass left in view, for those whose answers came.
+    pub kept: Vec<PassKept>,
     /// How often this turn's requests did not extend the prefix that the provider has cached.
     pub prefix_breaks: u64,
     /// Whether the client changed its system text or its tools since the turn before.

@@ -1,12 +1,50 @@
-//! What a view has left of single items, in tokens. Never says what stands there.
+//! What a view has left of single items: their sizes, and how their texts are shown. Never writes a text.
 
-use plimsoll_model::ItemKind;
+use plimsoll_model::{ItemKind, Mark};
 
-use super::{View, own_note};
+use super::{Notes, View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
+use crate::session::note::Note;
+use crate::session::transcript::Item;
+
+/// How the text of an item is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownText<'a> {
+    /// As it came.
+    Whole,
+    /// As this text.
+    Note(&'a Note),
+    /// Not at all.
+    Gone,
+}
+
+impl Notes {
+    /// How the text of an item is shown under a mark, which is that of its holder.
+    pub(crate) fn text_of(&self, index: ItemIndex, item: &Item, mark: Mark) -> ShownText<'_> {
+        let notes = match item.kind {
+            ItemKind::System | ItemKind::User | ItemKind::Opaque => return ShownText::Whole,
+            _ if mark == Mark::Removed => return ShownText::Gone,
+            ItemKind::Reasoning => return ShownText::Whole,
+            ItemKind::Call => &self.arguments,
+            ItemKind::Result | ItemKind::Text => &self.results,
+        };
+        let note = notes.get(&item.holder(index));
+        note.map_or(ShownText::Whole, ShownText::Note)
+    }
+}
 
 impl View {
+    /// How the view shows the text of an item: of a call its arguments.
+    #[must_use]
+    pub fn text_of(&self, index: ItemIndex) -> ShownText<'_> {
+        let Some(item) = self.transcript.items.get(index) else {
+            return ShownText::Gone;
+        };
+        let mark = self.marked().mark_of(item.holder(index));
+        self.notes.text_of(index, item, mark)
+    }
+
     /// Tokens that the view shows of an item: of a call also those of its result, without the tokens
     /// of their messages. 0 if the item is not shown, and for results, which count with their calls.
     #[must_use]

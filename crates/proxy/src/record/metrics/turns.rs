@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use plimsoll_core::session::view::Part;
-use plimsoll_model::{PinOutcome, ToolClass, label_set};
+use plimsoll_model::{Need, PinOutcome, ToolClass, label_set};
 use prometheus::Error;
 
 use super::buckets::{
@@ -276,6 +276,18 @@ fn passes(t: &mut Table<'_>) -> Result<(), Error> {
             each(of_passes(turn), |pass| add(pass.trigger, 1));
         },
     )?;
+    t.spread(
+        "pass_strings_kept_ratio",
+        "Of the distinctive strings that stood in view as they came, the share that a pass left in view",
+        SHARE_BUCKETS,
+        |turn, observe| each(&turn.kept, |kept| observe(kept.strings)),
+    )?;
+    t.spread(
+        "pass_lines_kept_ratio",
+        "Of the lines of at least 12 characters that stood in view as they came, the share that a pass left in view",
+        SHARE_BUCKETS,
+        |turn, observe| each(&turn.kept, |kept| observe(kept.lines)),
+    )?;
     t.counts(
         "passes_above_floor_total",
         "Passes that stopped above the floor, so that the next one comes sooner",
@@ -392,7 +404,14 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
     t.count(
         "refetch_total",
         "Evicted items that an agent fetched again by its own tools",
-        |turn| turn.refetches,
+        |turn| u64::from(turn.needed.again()),
+    )?;
+    t.counts(
+        "needed_total",
+        "What had left the view and was needed: strings that a call uses (held: the view had them all the same; missed), \
+         calls that ask for the same again (read_again by a tool that reads, asked_again), items that were recalled",
+        "how",
+        |turn, add| each(Need::ALL, |how| add(how, u64::from(turn.needed.of(how)))),
     )
 }
 
