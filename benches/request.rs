@@ -14,12 +14,16 @@ use bytes::Bytes;
 use plimsoll_core::session::chain::{self, RecordKey};
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::memo::Memo;
-use plimsoll_core::turn::state::{HopContext, TurnState};
+use plimsoll_core::turn::needed;
+use plimsoll_core::turn::state::{HopContext, Prepared, TurnState};
 use plimsoll_core::turn::{Classes, Overrides, Settings, Terms, ToolClasses};
-use plimsoll_model::{Digest, RecordId, Role, Rope, Scope, StoredHop, TenantId, TurnRecord};
+use plimsoll_model::{
+    Digest, ItemNo, RecordId, Role, Rope, Scope, StoredHop, StoredMark, TenantId, TurnRecord,
+};
 use plimsoll_proxy::pipeline::find::{self, Paths, remembered};
 use plimsoll_tokens::{Counter, Family};
 use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::{Answer, Call};
 use serde::de::IgnoredAny;
 use serde_json::json;
 use twox_hash::XxHash3_128;
@@ -43,11 +47,37 @@ fn body(messages: usize, bytes: usize) -> Bytes {
         list.push(json!({"role": "assistant", "content": null,
             "tool_calls": [{"id": id, "type": "function", "function": function}]}));
         list.push(
-            json!({"role": "tool", "tool_call_id": id, "content": format!("{turn}\n{result}")}),
+            json!({"role": "tool", "tool_call_id": id, "content": format!("value_{turn:06}\n{result}")}),
         );
     }
     let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
     Bytes::from(json!({"model": "gpt-4o", "messages": list, "tools": tools}).to_string())
+}
+
+/// What a pass moved before a turn: all at once, once they are all there. Of each turn the third item is the call.
+fn marks(turn: usize, evicted: u32) -> Vec<(ItemNo, StoredMark)> {
+    if evicted == 0 || turn != evicted as usize + 10 {
+        return Vec::new();
+    }
+    let call = |turn: u32| (ItemNo(2 + turn * 3 + 2), StoredMark::Removed);
+    (0..evicted).map(call).collect()
+}
+
+/// An answer with a call that uses a string which has left with others.
+fn answer(string: &str) -> Answer {
+    let arguments = json!({"command": format!("grep -n {string} notes.txt")});
+    Answer {
+        calls: vec![Call {
+            id: "call".to_owned(),
+            name: "bash".to_owned(),
+            arguments: arguments.to_string(),
+            kind: "function".to_owned(),
+            extra: Vec::new(),
+            hidden: false,
+            complete: true,
+        }],
+        ..Answer::default()
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -96,6 +126,15 @@ impl Middle {
     }
 
     fn run(&self, body: &Bytes) -> Rope {
+        self.hop(body, |_, prepared, _| prepared.body)
+    }
+
+    /// Prepares a hop over the history that is remembered, and gives it away.
+    fn hop<T>(
+        &self,
+        body: &Bytes,
+        to: impl FnOnce(&TurnState, Prepared, &HopContext<'_>) -> T,
+    ) -> T {
         let scope = Scope::default();
         let request = Dialect::Chat.decode(body.clone()).unwrap();
         let reader = self
@@ -126,11 +165,13 @@ impl Middle {
             now: 0,
         };
         state.inject(&tools).unwrap();
-        state.prepare(&tools, None).unwrap().body
+        let prepared = state.prepare(&tools, None).unwrap();
+        to(&state, prepared, &tools)
     }
 
-    /// Remembers a path with a record for each assistant message, as a long session has one.
-    fn warm(&self, body: &Bytes) {
+    /// Remembers a path with a record for each assistant message, as a long session has one. A pass has evicted so many
+    /// of its first calls.
+    fn warm(&self, body: &Bytes, evicted: u32) {
         let request = Dialect::Chat.decode(body.clone()).unwrap();
         let reader = self
             .memo
@@ -152,6 +193,7 @@ impl Middle {
                 first_item: path.next.plus(u32::from(path.entries.is_empty()) * 2),
                 hops: vec![StoredHop {
                     estimate: 1000,
+                    marks: marks(path.entries.len(), evicted),
                     ..StoredHop::default()
                 }],
                 visible: shape.canonical,
@@ -180,7 +222,7 @@ fn main() {
         ("8 MB, 2,000 messages", 2000, 8 << 20),
     ] {
         let body = body(messages, bytes);
-        middle.warm(&body);
+        middle.warm(&body, 0);
         let [walk, read, whole] = interleaved(
             60,
             &mut [
@@ -215,6 +257,24 @@ fn main() {
         println!(
             "  middle, per message         {:?}",
             whole / u32::try_from(messages).unwrap_or(1)
+        );
+        let evicted = u32::try_from(messages / 4).unwrap_or(1);
+        middle.warm(&body, evicted);
+        // One string stands in view all the same. For the other all of the view is looked through.
+        let judged = middle.hop(&body, |state, prepared, tools| {
+            let hop = StoredHop::default();
+            ["src/pipeline/open.rs", "value_000003"].map(|string| {
+                let answer = answer(string);
+                let judge = || needed::judge(state, &prepared, &answer, (&hop, &[]), tools);
+                let needed = judge().needed;
+                assert_eq!(needed.held + needed.missed, 1, "{string}: {needed:?}");
+                let times = interleaved(1_000, &mut [&mut || drop(black_box(judge()))]);
+                times.first().copied().unwrap_or_default()
+            })
+        });
+        let [held, missed] = judged;
+        println!(
+            "  judging the view by an answer, {evicted} calls evicted: a string held {held:?}, missed {missed:?} (goal 50 µs)"
         );
     }
 }

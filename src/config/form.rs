@@ -39,9 +39,8 @@ impl Form {
             Self::Flag => json!({"type": "boolean"}),
             Self::Count => json!({"type": "integer", "minimum": 0}),
             Self::Number => json!({"type": "number"}),
-            Self::Any | Self::OtherName => {
-                json!({"type": ["string", "number", "boolean", "array"]})
-            }
+            Self::Any => json!({"type": ["string", "number", "boolean", "array"]}),
+            Self::OtherName => json!({"deprecated": true}),
             Self::List(items) => json!({"type": "array", "items": items.schema()}),
         }
     }

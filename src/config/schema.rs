@@ -97,7 +97,9 @@ impl Shipped {
         let Some(said) = schema.as_object_mut() else {
             return schema;
         };
-        let comment = self.comments.get(&(at.to_owned(), key.to_owned()));
+        // A profile sets the guidance beside its budget.
+        let said_of = |at: &str| self.comments.get(&(at.to_owned(), key.to_owned()));
+        let comment = said_of(at).or_else(|| said_of("delimiter").filter(|_| at == "budget"));
         if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
             said.insert("description".to_owned(), json!(comment));
         }

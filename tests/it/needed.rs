@@ -112,6 +112,38 @@ async fn counted(proxy: &Proxy) -> [f64; 5] {
     counts
 }
 
+/// What was counted of strings, and what should be.
+#[derive(Default)]
+struct Tally {
+    held: f64,
+    missed: f64,
+    kinds: HashSet<(bool, bool)>,
+}
+
+impl Tally {
+    /// Has the model use a string of a line of a result, and holds what is counted to the request that the provider got.
+    async fn uses(&mut self, agent: &mut Agent, sides: (&Proxy, &Provider), says: &str) {
+        let (proxy, provider) = sides;
+        let words: Vec<&str> = says.split(' ').collect();
+        let (of, line) = (words[1], words[2]);
+        let wanted = value(of, line);
+        // A string that the client has dropped has not left the view.
+        let said = agent.history.iter().any(|message| {
+            strings(message["content"].as_str().unwrap_or_default())
+                .any(|(_, string)| string == wanted)
+        });
+        turn(agent, says).await;
+        let (is_sent, whole) = has(&sent(provider), &wanted, &output(of));
+        if said && !whole {
+            self.held += f64::from(u8::from(is_sent));
+            self.missed += f64::from(u8::from(!is_sent));
+        }
+        self.kinds.insert((said && !whole, is_sent));
+        let counts = counted(proxy).await;
+        assert_eq!(counts, [self.held, self.missed, 0.0, 0.0, 0.0], "{says}");
+    }
+}
+
 #[tokio::test]
 async fn strings_of_what_left_are_held_or_missed_as_the_request_has_them() {
     for stream in [false, true] {
@@ -123,53 +155,51 @@ async fn strings_of_what_left_are_held_or_missed_as_the_request_has_them() {
             config.store.path = path;
         };
         let provider = provider(working()).await;
-        let mut proxy = Proxy::with(provider.address, on_disk.clone()).await;
+        let proxy = Proxy::with(provider.address, on_disk.clone()).await;
         let mut agent = Agent::new(&proxy, stream);
         turn(&mut agent, "go").await;
-        let (mut held, mut missed, mut kinds) = (0.0, 0.0, HashSet::new());
-        let asks = [
-            ("b1", "50"),
-            ("b1", "50"),
-            ("b2", "7"),
-            ("b8", "3"),
-            ("b9", "1"),
-            ("f1", "12"),
-        ];
-        for (round, (of, line)) in asks
-            .into_iter()
-            .chain([("b2", "8"), ("b1", "50")])
-            .enumerate()
-        {
-            if round == asks.len() {
-                // Another process finds out anew what is gone.
-                proxy.end().await;
-                proxy = Proxy::with(provider.address, on_disk.clone()).await;
-                agent.url = proxy.url("/v1/chat/completions");
-                (held, missed) = (0.0, 0.0);
-            }
-            turn(&mut agent, &format!("use {of} {line}")).await;
-            // The turn's record is written when its answer has ended.
-            let (is_sent, whole) = has(&sent(&provider), &value(of, line), &output(of));
-            match (of, whole, is_sent) {
-                // It never stood there, or nothing of it has left.
-                ("b9", ..) | (_, true, _) => {}
-                (_, false, true) => held += 1.0,
-                (_, false, false) => missed += 1.0,
-            }
-            kinds.insert((whole, is_sent));
-            let counts = counted(&proxy).await;
-            assert_eq!(
-                counts,
-                [held, missed, 0.0, 0.0, 0.0],
-                "{stream} {of} {line}"
-            );
+        let mut fork = agent.clone();
+        let mut tally = Tally::default();
+        for says in [
+            "use b1 50",
+            "use b1 50",
+            "use b2 7",
+            "use b8 3",
+            "use b9 1",
+            "use f1 12",
+        ] {
+            tally.uses(&mut agent, (&proxy, &provider), says).await;
         }
-        assert_eq!(kinds.len(), 3, "held, missed and never gone: {kinds:?}");
+        // Another branch is judged by its own requests: here the user names a string that the view has lost.
+        for says in ["use b1 60 value-b1-60", "use b1 50", "use b2 9"] {
+            tally.uses(&mut fork, (&proxy, &provider), says).await;
+        }
+        // A client that clears an old result has dropped its strings.
+        let result = fork
+            .history
+            .iter_mut()
+            .find(|message| message["tool_call_id"] == "b1");
+        result.unwrap()["content"] = json!("[cleared]");
+        for says in ["use b1 70", "use b2 10"] {
+            tally.uses(&mut fork, (&proxy, &provider), says).await;
+        }
         let passes = total(&proxy, "plimsoll_passes_total").await;
         assert_eq!(
             total(&proxy, "plimsoll_pass_lines_kept_ratio_count").await,
             passes
         );
+        proxy.end().await;
+        // Another process finds out anew what is gone.
+        let proxy = Proxy::with(provider.address, on_disk).await;
+        agent.url = proxy.url("/v1/chat/completions");
+        let kinds = std::mem::take(&mut tally).kinds;
+        assert!(
+            kinds.is_superset(&[(true, true), (true, false), (false, true)].into()),
+            "{kinds:?}"
+        );
+        for says in ["use b2 8", "use b1 50"] {
+            tally.uses(&mut agent, (&proxy, &provider), says).await;
+        }
         proxy.end().await;
     }
 }

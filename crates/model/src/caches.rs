@@ -56,9 +56,9 @@ const TYPICAL: u64 = 1024;
 /// seldom wait for each other. A value must fit into one shard, and the path of a long session is
 /// large; but each request reads only one path.
 const PATH_SHARDS: usize = 4;
-/// Shards of the console's cache, which holds whole sessions for a few people: of a smaller share a session
-/// of five thousand turns has to fit into one.
-const CONSOLE_SHARDS: usize = 1;
+/// Shards of the caches whose values are large for their share: whole sessions for the console, of which one of five
+/// thousand turns has to fit, and the strings of what is gone from a view.
+const LARGE_SHARDS: usize = 1;
 
 /// The bytes that one cache may take of `all`.
 #[must_use]
@@ -141,8 +141,8 @@ where
     V: Weigh + Clone,
 {
     let shards = match name {
-        CacheName::Paths | CacheName::Gone => Some(PATH_SHARDS),
-        CacheName::Console => Some(CONSOLE_SHARDS),
+        CacheName::Paths => Some(PATH_SHARDS),
+        CacheName::Console | CacheName::Gone => Some(LARGE_SHARDS),
         _ => None,
     };
     of_bytes(share(name, all) as u64, shards)

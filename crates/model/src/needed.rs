@@ -37,7 +37,7 @@ pub struct NeededCounts {
     /// Calls.
     #[serde(rename = "asked", skip_serializing_if = "is_zero")]
     pub asked_again: u32,
-    /// Items that came back.
+    /// Recalls that brought something back.
     #[serde(skip_serializing_if = "is_zero")]
     pub recalled: u32,
 }

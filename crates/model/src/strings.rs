@@ -1,6 +1,6 @@
 //! The distinctive strings of a text: paths, URLs, identifiers and numbers, which agents carry from
-//! what they read into their next call. And its lines, as far as they say something. A scanner over bytes. Never parses JSON (the caller
-//! unescapes) or any language.
+//! what they read into their next call. And those of its lines that say something. A scanner over bytes.
+//! Never parses JSON (the caller unescapes) or any language.
 
 /// Characters of the shortest line that counts.
 pub const LINE: usize = 12;

@@ -5,14 +5,15 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_model::{Hashed, ItemKind, Kept, Word, Words, distinct};
+use plimsoll_model::{Hashed, ItemKind, Kept, Mark, Word, Words, distinct};
 
 use super::ask::{PolicyAsk, Text};
 use super::work::Work;
 use crate::session::index::{Indexed, ItemIndex};
+use crate::session::note::Note;
 use crate::session::stub;
 use crate::session::transcript::Item;
-use crate::session::view::{Shown, ShownText};
+use crate::session::view::Shown;
 
 /// The largest share of a result's bytes that a skeleton keeps.
 const SKELETON: f64 = 0.3;
@@ -72,16 +73,14 @@ impl<'a> Lexicon<'a> {
         let mut of: Indexed<ItemIndex, Shows> = items.iter().map(|_| Shows::Nothing).collect();
         let mut results = Vec::new();
         for ((index, item), slot) in items.indexed().zip(of.iter_mut()) {
-            let mark = work.mark(item.holder(index));
-            match work.view.notes().text_of(index, item, mark) {
-                // What is not shown can hold no string for others.
-                ShownText::Gone => continue,
-                // A note hides the original: only the strings of the note are shown.
-                ShownText::Note(note) => {
-                    *slot = Shows::All(note.words().clone());
-                    continue;
-                }
-                ShownText::Whole => {}
+            // What is not shown can hold no string for others.
+            if is_gone(work, index, item) {
+                continue;
+            }
+            // A note hides the original: only the strings of the note are shown.
+            if let Some(note) = note(work, index, item) {
+                *slot = Shows::All(note.words().clone());
+                continue;
             }
             let Some(words) = (ask.words)(index) else {
                 continue;
@@ -288,6 +287,26 @@ struct ScoredLine {
     end: usize,
     /// The words of the result that are in it.
     words: Range<usize>,
+}
+
+/// Whether the view shows nothing of an item.
+fn is_gone(work: &Work<'_>, index: ItemIndex, item: &Item) -> bool {
+    match item.kind {
+        ItemKind::System | ItemKind::User | ItemKind::Opaque => false,
+        ItemKind::Text | ItemKind::Reasoning | ItemKind::Call | ItemKind::Result => {
+            work.mark(item.holder(index)) == Mark::Removed
+        }
+    }
+}
+
+/// The text that the view shows instead of an item.
+fn note<'w>(work: &'w Work<'_>, index: ItemIndex, item: &Item) -> Option<&'w Note> {
+    let notes = match item.kind {
+        ItemKind::Call => &work.view.notes().arguments,
+        ItemKind::Result | ItemKind::Text => &work.view.notes().results,
+        ItemKind::System | ItemKind::User | ItemKind::Opaque | ItemKind::Reasoning => return None,
+    };
+    notes.get(&item.holder(index))
 }
 
 /// Whether an item is a result that is shown unedited.

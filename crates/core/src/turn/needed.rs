@@ -11,8 +11,8 @@ use std::sync::Arc;
 use plimsoll_model::caches::Shared;
 use plimsoll_model::weight::{block, shared};
 use plimsoll_model::{
-    Effect, Hashed, ItemKind, ItemNo, Mark, Marks, NeededCounts, StoredHop, ToolClass, Words, hash,
-    lines,
+    Hashed, Head, ItemKind, ItemNo, Kept, Mark, Marks, NeededCounts, RecallCall, StoredHop,
+    StoredMark, ToolClass, Words, hash, lines,
 };
 use plimsoll_wire::answer::Answer;
 use plimsoll_wire::message::call_digest;
@@ -22,17 +22,18 @@ use super::originals::Originals;
 use super::state::{HopContext, Prepared, TurnState};
 use crate::session::index::ItemIndex;
 use crate::session::stub;
-use crate::session::transcript::Item;
 use crate::session::view::{ShownText, View};
 
-/// The most strings of what left a view that are looked for: those of the newest items. They take eight bytes each,
-/// and the text that they come from has some twenty bytes for each.
+/// The most strings of what left a view that are looked for: those of the newest items. The text that they come from
+/// has some twenty bytes for each.
 const MOST_STRINGS: usize = 1 << 16;
+/// About so many strings, and so many lines, tell what a pass leaves. Of a larger view a sample is taken.
+const SAMPLE: u64 = 1 << 16;
 
 /// What an answer says of the view that it was given.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Judged {
-    /// What the answer needed of what had left its view.
+    /// What it needed of what had left the view.
     pub needed: NeededCounts,
     /// What the pass before it left in view, if there was one.
     pub kept: Option<PassKept>,
@@ -47,30 +48,23 @@ pub struct PassKept {
     pub lines: f64,
 }
 
-/// The distinctive strings of what is not in view as it came, by their hashes, in order.
+/// The distinctive strings of what a view does not show as it came, by their hashes, in order.
 #[derive(Debug, Default)]
-pub struct GoneWords {
-    /// All of them.
-    gone: Box<[u64]>,
-    /// Those of them that the view had nowhere else when this was made.
-    lost: Box<[u64]>,
-    /// The first item that came after that.
-    next: ItemNo,
-}
+pub struct GoneWords(Box<[u64]>);
 
 impl Shared for GoneWords {
     fn weight(&self) -> usize {
-        shared::<Self>() + block(size_of_val(&*self.gone)) + block(size_of_val(&*self.lost))
+        shared::<Self>() + block(size_of_val(&*self.0))
     }
 }
 
-/// Judges the view of a hop by its answer, which has come. `hop` is that answer as it is recorded.
+/// Judges the view of a hop by its answer. `hop` is the answer as it is recorded, and `recalls` are its recalls.
 #[must_use]
 pub fn judge(
     state: &TurnState,
     prepared: &Prepared,
     answer: &Answer,
-    hop: &StoredHop,
+    (hop, recalls): (&StoredHop, &[RecallCall]),
     tools: &HopContext<'_>,
 ) -> Judged {
     let view = &prepared.view;
@@ -78,248 +72,307 @@ pub fn judge(
     if view.marks().is_empty() {
         return Judged::default();
     }
-    let originals = state.originals(view.transcript(), None);
-    let mut needed = NeededCounts {
-        recalled: recalled(hop),
-        ..again(view, answer, tools)
+    let looked = Looked {
+        view,
+        originals: state.originals(view.transcript(), None),
+        reader: tools.reader,
     };
+    let mut needed = looked.again(answer, tools);
+    let brought = recalls.iter().filter(|recall| recall.tokens > 0);
+    needed.recalled = count(brought.count());
     let calls = answer.visible_calls();
     let calls: Vec<Words> = calls
         .map(|(_, call)| stub::words(&call.arguments))
         .filter(|words| words.distinct() > 0)
         .collect();
     if !calls.is_empty() {
-        let gone = gone_words(state, view, originals, tools.reader);
-        uses(&calls, &gone, view, (originals, tools.reader), &mut needed);
+        looked.uses(&calls, &looked.gone(state, hop), &mut needed);
     }
     let passed = prepared.pass.is_some();
-    let kept = || kept(&state.marks_before(), view, originals, tools.reader);
     Judged {
         needed,
-        kept: passed.then(kept),
+        kept: passed.then(|| looked.kept(&state.marks_before())),
     }
 }
 
-/// Items that recalls of a hop brought back.
-fn recalled(hop: &StoredHop) -> u32 {
-    let brought = hop.calls.iter().map(|call| match &call.effect {
-        Effect::Recalled { originals, .. } => originals.len(),
-        Effect::Started { .. } | Effect::Ended { .. } | Effect::Refused => 0,
-    });
-    u32::try_from(brought.sum::<usize>()).unwrap_or(u32::MAX)
+/// A view with what it was made of.
+#[derive(Clone, Copy)]
+struct Looked<'a> {
+    view: &'a View,
+    originals: Originals<'a>,
+    reader: Reader<'a>,
 }
 
-/// Visible calls that repeat a call whose result is no longer in view.
-fn again(view: &View, answer: &Answer, tools: &HopContext<'_>) -> NeededCounts {
-    let calls = answer.visible_calls();
-    let calls: Vec<(u64, &str)> = calls
-        .map(|(_, call)| (call_digest(&call.name, &call.arguments), &*call.name))
-        .collect();
-    let made: HashSet<u64> = calls.iter().map(|(digest, _)| *digest).collect();
-    let gone = |(index, item): &(ItemIndex, &Item)| {
-        let same = item.kind == ItemKind::Call && !item.hidden && made.contains(&item.digest);
-        same && !view.tells_all(*index)
-    };
-    let mut counts = NeededCounts::default();
-    if made.is_empty() {
-        return counts;
-    }
-    let items = view.transcript().items.indexed();
-    let gone: HashSet<u64> = items.filter(gone).map(|(_, item)| item.digest).collect();
-    for (_, name) in calls.iter().filter(|(digest, _)| gone.contains(digest)) {
-        match tools.classes.of(name) {
-            ToolClass::Read => counts.read_again += 1,
-            ToolClass::Bulk | ToolClass::Shell | ToolClass::Write | ToolClass::Unknown => {
-                counts.asked_again += 1;
+impl Looked<'_> {
+    /// Visible calls that ask for the same as a call whose newest result is no longer in view.
+    fn again(self, answer: &Answer, tools: &HopContext<'_>) -> NeededCounts {
+        let calls = answer.visible_calls();
+        let calls: Vec<(u64, &str)> = calls
+            .map(|(_, call)| (call_digest(&call.name, &call.arguments), &*call.name))
+            .collect();
+        // Whether each of these calls was made, and its newest result has left.
+        let mut left: HashMap<u64, Option<bool>, Hashed> =
+            calls.iter().map(|(digest, _)| (*digest, None)).collect();
+        let mut counts = NeededCounts::default();
+        if left.is_empty() {
+            return counts;
+        }
+        for (index, item) in self.view.transcript().items.indexed().rev() {
+            if item.kind == ItemKind::Call
+                && !item.hidden
+                && let Some(left) = left.get_mut(&item.digest)
+            {
+                left.get_or_insert_with(|| {
+                    item.pair.is_some_and(|result| self.has_left(result, index))
+                });
             }
         }
-    }
-    counts
-}
-
-/// Counts the strings of calls that stand in what is gone: held, if the view has them all the same.
-fn uses(
-    calls: &[Words],
-    gone: &GoneWords,
-    view: &View,
-    (originals, reader): (Originals<'_>, Reader<'_>),
-    counts: &mut NeededCounts,
-) {
-    // What came since may show again what was lost. It is read only if something lost is used.
-    let mut since: Option<HashSet<u64, Hashed>> = None;
-    for string in calls.iter().flat_map(Words::strings) {
-        if gone.gone.binary_search(&string).is_err() {
-            continue;
+        for (digest, name) in calls {
+            if left.get(&digest).copied().flatten() != Some(true) {
+                continue;
+            }
+            match tools.classes.of(name) {
+                ToolClass::Read => counts.read_again += 1,
+                ToolClass::Bulk | ToolClass::Shell | ToolClass::Write | ToolClass::Unknown => {
+                    counts.asked_again += 1;
+                }
+            }
         }
-        let is_lost = gone.lost.binary_search(&string).is_ok() && {
-            let since = since.get_or_insert_with(|| newer(gone.next, view, originals, reader));
-            !since.contains(&string)
+        counts
+    }
+
+    /// Whether the view does not show the text of an item as it came, nor points to the same text elsewhere.
+    fn has_left(self, index: ItemIndex, holder: ItemIndex) -> bool {
+        self.view.text_of(index) != ShownText::Whole && {
+            let items = &self.view.transcript().items;
+            let holder = items.get(holder).map(|holder| holder.no);
+            !holder.is_some_and(|holder| stands(self.view.marks(), holder))
+        }
+    }
+
+    /// Counts the strings of calls that stand in what is gone: held, if the view shows them all the same.
+    fn uses(self, calls: &[Words], gone: &GoneWords, counts: &mut NeededCounts) {
+        let is_gone = |string: &u64| gone.0.binary_search(string).is_ok();
+        let used = calls.iter().flat_map(Words::strings).filter(is_gone);
+        let used: Vec<u64> = used.collect();
+        let mut missing: HashSet<u64, Hashed> = used.iter().copied().collect();
+        // What is used stands near the end most often.
+        for (index, _) in self.view.transcript().items.indexed().rev() {
+            if missing.is_empty() {
+                break;
+            }
+            if let Some(words) = self.shown(index) {
+                words.strings().for_each(|string| {
+                    missing.remove(&string);
+                });
+            }
+        }
+        let missed = used
+            .iter()
+            .filter(|string| missing.contains(string))
+            .count();
+        counts.missed = count(missed);
+        counts.held = count(used.len() - missed);
+    }
+
+    /// The strings of what the view shows of an item.
+    fn shown(self, index: ItemIndex) -> Option<Arc<Words>> {
+        match self.view.text_of(index) {
+            ShownText::Whole => self.words(index),
+            ShownText::Note(note) => Some(Arc::clone(note.words())),
+            ShownText::Gone => None,
+        }
+    }
+
+    /// The strings of an item as it came.
+    fn words(self, index: ItemIndex) -> Option<Arc<Words>> {
+        let words = self.originals.words(self.reader, index);
+        // A message with a picture has no single text.
+        words.or_else(|| {
+            let texts = self.originals.texts(index);
+            (!texts.is_empty()).then(|| Arc::new(Words::of(&texts.join("\n"))))
+        })
+    }
+
+    /// The strings of what is gone from the view. Found once for all answers between two moves of its marks.
+    fn gone(self, state: &TurnState, hop: &StoredHop) -> Arc<GoneWords> {
+        match Moved::newest(state, hop) {
+            Some(moved) => self.reader.gone(&moved, || self.find_gone()),
+            None => Arc::new(self.find_gone()),
+        }
+    }
+
+    fn find_gone(self) -> GoneWords {
+        let mut gone: HashSet<u64, Hashed> = HashSet::default();
+        for (index, item) in self.view.transcript().items.indexed().rev() {
+            if !self.has_left(index, item.holder(index)) {
+                continue;
+            }
+            for string in self.words(index).iter().flat_map(|words| words.strings()) {
+                if gone.len() == MOST_STRINGS {
+                    break;
+                }
+                gone.insert(string);
+            }
+            if gone.len() == MOST_STRINGS {
+                break;
+            }
+        }
+        let mut gone: Vec<u64> = gone.into_iter().collect();
+        gone.sort_unstable();
+        GoneWords(gone.into())
+    }
+
+    /// What of that which stood in view as it came, before some marks moved, the view still shows in whatever place.
+    fn kept(self, before: &Marks) -> PassKept {
+        let (items, view) = (&self.view.transcript().items, self.view);
+        // Of what came with this request the model had seen nothing before it was clipped.
+        let stood = |holder: ItemNo| {
+            let entered = view.marks().kept(holder);
+            let entered = entered.is_some_and(|kept| kept.is_entered(view.marks().get(holder)));
+            stands(before, holder) && (!entered || stands(view.marks(), holder))
         };
-        if is_lost {
-            counts.missed += 1;
-        } else {
-            counts.held += 1;
+        let tokens: u64 = items.iter().map(|item| u64::from(item.tokens)).sum();
+        let (mut strings, mut of_lines) = (Sample::of(tokens), Sample::of(tokens));
+        let mut notes = Vec::new();
+        for (index, item) in items.indexed() {
+            let shown = view.text_of(index);
+            let whole = shown == ShownText::Whole;
+            if let ShownText::Note(note) = shown {
+                notes.push(note);
+            }
+            let holder = items.get(item.holder(index));
+            if !whole && !holder.is_none_or(|holder| stood(holder.no)) {
+                continue;
+            }
+            let words = self.words(index);
+            let words = words.iter().flat_map(|words| words.strings());
+            words.for_each(|string| strings.stood(string, whole));
+            if let Some(text) = self.originals.text(index) {
+                let text = match item.kind {
+                    ItemKind::Call => stub::plain(&text),
+                    _ => Cow::Borrowed(&**text),
+                };
+                lines(&text).for_each(|line| of_lines.stood(hash(line), whole));
+            }
+        }
+        // A note may show what stood in another place, so all of that is known before any is read.
+        for note in notes {
+            note.words()
+                .strings()
+                .for_each(|string| strings.shown(string));
+            lines(note.text()).for_each(|line| of_lines.shown(hash(line)));
+        }
+        PassKept {
+            strings: strings.share(),
+            lines: of_lines.share(),
         }
     }
 }
 
-/// The strings that the items from this number on show.
-fn newer(
-    next: ItemNo,
-    view: &View,
-    originals: Originals<'_>,
-    reader: Reader<'_>,
-) -> HashSet<u64, Hashed> {
-    let mut strings = HashSet::default();
-    let newest_first = view.transcript().items.indexed().rev();
-    for (index, _) in newest_first.take_while(|(_, item)| item.no >= next) {
-        if let Some(words) = shown_words(view, index, originals, reader) {
-            strings.extend(words.strings());
-        }
-    }
-    strings
+fn count(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
 }
 
-/// The strings of what the view shows of an item.
-fn shown_words(
-    view: &View,
-    index: ItemIndex,
-    originals: Originals<'_>,
-    reader: Reader<'_>,
-) -> Option<Arc<Words>> {
-    match view.text_of(index) {
-        ShownText::Whole => originals.words(reader, index),
-        ShownText::Note(note) => Some(Arc::clone(note.words())),
-        ShownText::Gone => None,
-    }
+/// Whether all that an item says stands in view under its mark: it is whole, has a line below it, or points to the same
+/// text.
+fn stands(marks: &Marks, item: ItemNo) -> bool {
+    let mark = marks.get(item);
+    let same = |kept: &Arc<Kept>| kept.is_entered(mark) && kept.shape.is_none();
+    mark == Mark::Live || marks.kept(item).is_some_and(same)
 }
 
-/// The strings of what is gone from a view. Made once for all turns between two moves of its marks.
-fn gone_words(
-    state: &TurnState,
-    view: &View,
-    originals: Originals<'_>,
-    reader: Reader<'_>,
-) -> Arc<GoneWords> {
-    let make = || find_gone(view, originals, reader);
-    // The numbers of items say nothing without the conversation, which its first record names.
-    match state.path.entries.first() {
-        Some(first) => reader.gone(&(first.id, Moved(view.marks())), make),
-        None => Arc::new(make()),
-    }
+/// The newest hop that took something out of view, by what stood before its turn, its place in that, and what it moved.
+/// The next answers are given views from which the same is gone, until another hop moves a mark.
+struct Moved<'a> {
+    before: &'a Head,
+    hop: usize,
+    marks: &'a [(ItemNo, StoredMark)],
 }
 
-/// Marks as far as they take something out of view.
-struct Moved<'a>(&'a Marks);
-
-impl Moved<'_> {
-    /// Whether all that an item says stands in view under its mark: it is whole, has a line below it, or points to the
-    /// same text.
-    fn tells_all(&self, item: ItemNo) -> bool {
-        let mark = self.0.get(item);
-        let entered = || self.0.kept(item).filter(|kept| kept.is_entered(mark));
-        mark == Mark::Live || entered().is_some_and(|kept| kept.shape.is_none())
+impl<'a> Moved<'a> {
+    /// `None` if no hop is known, as where the client has dropped the answer behind it.
+    fn newest(state: &'a TurnState, hop: &'a StoredHop) -> Option<Self> {
+        let now = state.heads.last();
+        let own = (now, state.pending.len(), hop);
+        let pending = state.pending.iter().enumerate().rev();
+        let pending = pending.map(|(at, hop)| (now, at, hop));
+        let earlier = state.path.entries.iter().rev().flat_map(|entry| {
+            let before = state.heads.get(entry.position as usize);
+            let hops = entry.record.hops.iter().enumerate().rev();
+            hops.map(move |(at, hop)| (before, at, hop))
+        });
+        let mut hops = std::iter::once(own).chain(pending).chain(earlier);
+        let (before, at, moved) = hops.find(|(.., hop)| takes_out(hop))?;
+        Some(Self {
+            before: before?,
+            hop: at,
+            marks: &moved.marks,
+        })
     }
 }
 
 impl Hash for Moved<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for (item, mark) in self.0.iter().filter(|(item, _)| !self.tells_all(*item)) {
-            state.write_u64(u64::from(item.0) << 8 | mark as u64);
+        self.before.hash(state);
+        state.write_usize(self.hop);
+        for (item, mark) in self.marks {
+            state.write_u64(u64::from(item.0) << 8 | *mark as u64);
         }
     }
 }
 
-fn find_gone(view: &View, originals: Originals<'_>, reader: Reader<'_>) -> GoneWords {
-    let (transcript, moved) = (view.transcript(), Moved(view.marks()));
-    let mut shown: HashSet<u64, Hashed> = HashSet::default();
-    let mut gone: Vec<u64> = Vec::new();
-    let mut next = ItemNo(0);
-    for (index, item) in transcript.items.indexed().rev() {
-        next = next.max(item.no.plus(1));
-        if let Some(words) = shown_words(view, index, originals, reader) {
-            shown.extend(words.strings());
-        }
-        let holder = transcript.items.get(item.holder(index));
-        let tells_all = holder.is_none_or(|holder| moved.tells_all(holder.no));
-        if !tells_all && gone.len() < MOST_STRINGS && view.text_of(index) != ShownText::Whole {
-            let words = originals.words(reader, index);
-            let room = MOST_STRINGS - gone.len();
-            gone.extend(words.iter().flat_map(|words| words.strings()).take(room));
-        }
-    }
-    gone.sort_unstable();
-    gone.dedup();
-    let lost = gone.iter().filter(|string| !shown.contains(string));
-    GoneWords {
-        lost: lost.copied().collect(),
-        gone: gone.into(),
-        next,
-    }
+/// Whether a hop moved a mark of an item that does not stand in view all the same.
+fn takes_out(hop: &StoredHop) -> bool {
+    let points = |item: ItemNo, mark: StoredMark| {
+        // They are in order.
+        let kept = hop.kept.binary_search_by_key(&item, |(of, _)| *of);
+        let kept = kept.ok().and_then(|at| hop.kept.get(at));
+        kept.is_some_and(|(_, kept)| kept.is_entered(mark.into()) && kept.shape.is_none())
+    };
+    hop.marks.iter().any(|(item, mark)| !points(*item, *mark))
 }
 
-/// What of that which stood in view as it came, before some marks moved, a view still shows in whatever place.
-fn kept(before: &Marks, view: &View, originals: Originals<'_>, reader: Reader<'_>) -> PassKept {
-    let (mut strings, mut of_lines) = (Stood::default(), Stood::default());
-    let transcript = view.transcript();
-    let mut notes = Vec::new();
-    for (index, item) in transcript.items.indexed() {
-        let shown = view.text_of(index);
-        let holder = transcript.items.get(item.holder(index));
-        let stood = holder.is_none_or(|holder| before.get(holder.no) == Mark::Live);
-        let stands = shown == ShownText::Whole;
-        if let ShownText::Note(note) = shown {
-            notes.push(note);
-        }
-        if stands || stood {
-            let words = originals.words(reader, index);
-            let words = words.iter().flat_map(|words| words.strings());
-            words.for_each(|string| strings.stood(string, stands));
-            if let Some(text) = originals.text(index) {
-                let text = match item.kind {
-                    ItemKind::Call => stub::plain(&text),
-                    _ => Cow::Borrowed(&**text),
-                };
-                lines(&text).for_each(|line| of_lines.stood(hash(line), stands));
-            }
-        }
-    }
-    // A note may show what stood in another place, so all of that is known before any is read.
-    for note in notes {
-        note.words()
-            .strings()
-            .for_each(|string| strings.stands(string));
-        lines(note.text()).for_each(|line| of_lines.stands(hash(line)));
-    }
-    PassKept {
-        strings: strings.share(),
-        lines: of_lines.share(),
-    }
+/// What stood in view before a pass, by hash, and whether it still does. Of a large view a sample by hash.
+struct Sample {
+    known: HashMap<u64, bool, Hashed>,
+    /// Bits that are zero in the hashes of the sample.
+    mask: u64,
 }
 
-/// What stood in view before a pass, by hash, and whether it still does.
-#[derive(Default)]
-struct Stood(HashMap<u64, bool, Hashed>);
+impl Sample {
+    /// A sample of a view with so many tokens. It has fewer strings and lines than tokens.
+    fn of(tokens: u64) -> Self {
+        let parts = (tokens / SAMPLE).checked_next_power_of_two().unwrap_or(1);
+        Self {
+            known: HashMap::default(),
+            mask: parts.max(1) - 1,
+        }
+    }
 
-impl Stood {
     fn stood(&mut self, one: u64, stands: bool) {
-        *self.0.entry(one).or_default() |= stands;
+        if one & self.mask == 0 {
+            *self.known.entry(one).or_default() |= stands;
+        }
     }
 
-    fn stands(&mut self, one: u64) {
-        if let Some(stands) = self.0.get_mut(&one) {
+    fn shown(&mut self, one: u64) {
+        if let Some(stands) = self.known.get_mut(&one) {
             *stands = true;
         }
     }
 
     /// The share that still stands; all, if there was nothing.
     fn share(&self) -> f64 {
-        let stands = self.0.values().filter(|stands| **stands).count();
-        if self.0.is_empty() {
+        if self.known.is_empty() {
             return 1.0;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a view has far fewer than 2^52")]
-        let share = stands as f64 / self.0.len() as f64;
+        let stands = self.known.values().filter(|stands| **stands).count();
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a sample has far fewer than 2^52"
+        )]
+        let share = stands as f64 / self.known.len() as f64;
         share
     }
 }

@@ -140,13 +140,16 @@ impl ManagedTurn {
         let (state, prepared) = (&self.state, &self.prepared);
         let run = || {
             let (hop, counted) = hidden::settle(state, prepared, answer, keep, &tools.reader);
-            let judged = needed::judge(state, prepared, answer, &hop, &tools);
+            let recalls = counted.recalls.as_slice();
+            // Nothing leaves the view of a watched turn.
+            let judged = (state.terms.mode == Mode::Manage)
+                .then(|| needed::judge(state, prepared, answer, (&hop, recalls), &tools));
             (hop, counted, judged)
         };
         let timed = || self.reporter.timed(Phase::Intercept, run);
         let (hop, counted, judged) = aside(self.size + answer.bytes(), timed);
         self.reporter.hidden(counted);
-        self.reporter.judged(judged);
+        self.reporter.judged(judged.unwrap_or_default());
         hop
     }
 

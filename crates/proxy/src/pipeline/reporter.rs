@@ -448,11 +448,8 @@ impl Reporter {
 
     /// Notes what an answer needed of what had left its view, and what the pass before it left there.
     pub(super) fn judged(&mut self, judged: Judged) {
-        // Nothing leaves the view of a watched turn.
-        if !self.ledger.is_watched() {
-            self.report.needed.add(&judged.needed);
-            self.report.kept.extend(judged.kept);
-        }
+        self.report.needed.add(&judged.needed);
+        self.report.kept.extend(judged.kept);
     }
 
     /// Notes what hidden calls did.

@@ -150,11 +150,16 @@ async fn serve_own(
         request.payload = Payload::Whole(body.clone().into());
         request.conversation = Some((turn.request.dialect, body.clone()));
     }
-    let mut response =
-        match super::forward::pass_on(app, request, turn.retry_until, &mut turn.reporter).await {
-            Ok(response) => response,
-            Err(error) => return Err(turn.failed(error)),
-        };
+    // In place of a refused hop it shares that hop's time. Behind an accepted one it is a call of its own.
+    let until = match because {
+        Because::Refused { .. } => turn.retry_until,
+        Because::Unread => app.upstream.retry_until(),
+    };
+    let mut response = match super::forward::pass_on(app, request, until, &mut turn.reporter).await
+    {
+        Ok(response) => response,
+        Err(error) => return Err(turn.failed(error)),
+    };
     if let Because::Refused { too_long } = because
         && is_refusal(response.status())
     {

@@ -7,8 +7,11 @@ use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
 use plimsoll_core::session::view::{Part, Parts};
+use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
-use plimsoll_model::{DelimiterAction, EditKind, RecallCall, RecallOutcome, ToolClass, Usage};
+use plimsoll_model::{
+    DelimiterAction, EditKind, NeededCounts, RecallCall, RecallOutcome, ToolClass, Usage,
+};
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::{Account, SavedParts};
 use plimsoll_wire::request::Unmanaged;
@@ -103,7 +106,17 @@ pub(super) fn full_turn() -> TurnReport {
         outcome: RecallOutcome::Ok,
         tokens: 900,
     }];
-    turn.needed.read_again = 2;
+    turn.needed = NeededCounts {
+        held: 11,
+        missed: 3,
+        read_again: 2,
+        asked_again: 1,
+        recalled: 4,
+    };
+    turn.kept = vec![PassKept {
+        strings: 0.75,
+        lines: 0.5,
+    }];
     turn.prefix_breaks = 1;
     turn.prologue_changed = true;
     turn.pins = PinReport {

@@ -1,12 +1,11 @@
 //! What a view has left of single items: their sizes, and how their texts are shown. Never writes a text.
 
-use plimsoll_model::{ItemKind, Mark};
+use plimsoll_model::ItemKind;
 
-use super::{Notes, View, own_note};
+use super::{View, own_note};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
 use crate::session::note::Note;
-use crate::session::transcript::Item;
 
 /// How the text of an item is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,21 +18,6 @@ pub enum ShownText<'a> {
     Gone,
 }
 
-impl Notes {
-    /// How the text of an item is shown under a mark, which is that of its holder.
-    pub(crate) fn text_of(&self, index: ItemIndex, item: &Item, mark: Mark) -> ShownText<'_> {
-        let notes = match item.kind {
-            ItemKind::System | ItemKind::User | ItemKind::Opaque => return ShownText::Whole,
-            _ if mark == Mark::Removed => return ShownText::Gone,
-            ItemKind::Reasoning => return ShownText::Whole,
-            ItemKind::Call => &self.arguments,
-            ItemKind::Result | ItemKind::Text => &self.results,
-        };
-        let note = notes.get(&item.holder(index));
-        note.map_or(ShownText::Whole, ShownText::Note)
-    }
-}
-
 impl View {
     /// How the view shows the text of an item: of a call its arguments.
     #[must_use]
@@ -41,8 +25,22 @@ impl View {
         let Some(item) = self.transcript.items.get(index) else {
             return ShownText::Gone;
         };
-        let mark = self.marked().mark_of(item.holder(index));
-        self.notes.text_of(index, item, mark)
+        let (shown, notes) = match item.kind {
+            ItemKind::System | ItemKind::User | ItemKind::Opaque => return ShownText::Whole,
+            // A result without a call stands as it came.
+            ItemKind::Result if item.pair.is_none() => return ShownText::Whole,
+            ItemKind::Result => (
+                self.marked().call_shown(item.holder(index)),
+                &self.notes.results,
+            ),
+            ItemKind::Call => (self.marked().call_shown(index), &self.notes.arguments),
+            ItemKind::Text | ItemKind::Reasoning => (self.is_shown(item), &self.notes.results),
+        };
+        match notes.get(&item.holder(index)) {
+            _ if !shown => ShownText::Gone,
+            Some(note) => ShownText::Note(note),
+            None => ShownText::Whole,
+        }
     }
 
     /// Tokens that the view shows of an item: of a call also those of its result, without the tokens

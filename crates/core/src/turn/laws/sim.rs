@@ -12,7 +12,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use plimsoll_model::{Digest, ItemNo, Marks, RecordId, Shape, TenantId, TurnRecord, blob_id};
+use plimsoll_model::{
+    Digest, ItemNo, Marks, RecallCall, RecordId, Shape, StoredHop, TenantId, TurnRecord, blob_id,
+};
 use plimsoll_tokens::{Counter, Encoding, Family, Models};
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::{Answer, join};
@@ -28,6 +30,7 @@ use crate::session::transcript::Transcript;
 use crate::turn::ending::{Ending, Stands, record};
 use crate::turn::hidden::{Keep, settle};
 use crate::turn::memo::{Memo, Reader};
+use crate::turn::needed::judge;
 use crate::turn::settings::{Guidance, ProtectRecent, Settings, Terms};
 use crate::turn::state::{HopContext, Prepared, TurnState};
 use crate::turn::{Asks, Classes, NamedAsk, Overrides, PinAsk, ToolClasses};
@@ -232,7 +235,8 @@ impl Sim {
                 true => Keep::HiddenCalls,
                 false => Keep::Message,
             };
-            let (hop, _) = settle(&state, &prepared, answer, keep, &self.reader());
+            let (hop, counted) = settle(&state, &prepared, answer, keep, &self.reader());
+            self.judged(&state, &prepared, answer, (&hop, &counted.recalls));
             self.recalled(&state, &prepared, &hop, last);
             if last {
                 let ending = Ending {
@@ -349,6 +353,30 @@ impl Sim {
         state.strip_if_asked(&self.family);
         state.inject(&self.tools()).unwrap();
         state
+    }
+
+    /// What is remembered between requests changes no judgement of a view.
+    fn judged(
+        &self,
+        state: &TurnState,
+        prepared: &Prepared,
+        answer: &Answer,
+        hop: (&StoredHop, &[RecallCall]),
+    ) {
+        let judged = judge(state, prepared, answer, hop, &self.tools());
+        let memo = Memo::default();
+        let anew = HopContext {
+            reader: memo.reader(&COUNTER, Encoding::O200k, TENANT, self.dialect),
+            ..self.tools()
+        };
+        assert_eq!(judged, judge(state, prepared, answer, hop, &anew));
+        let kept = judged
+            .kept
+            .map_or([1.0; 2], |kept| [kept.strings, kept.lines]);
+        assert!(
+            kept.iter().all(|share| (0.0..=1.0).contains(share)),
+            "{kept:?}"
+        );
     }
 
     pub fn tools(&self) -> HopContext<'_> {

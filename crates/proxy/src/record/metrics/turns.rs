@@ -409,7 +409,7 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
     t.counts(
         "needed_total",
         "What had left the view and was needed: strings that a call uses (held: the view had them all the same; missed), \
-         calls that ask for the same again (read_again by a tool that reads, asked_again), items that were recalled",
+         calls that ask for the same again (read_again by a tool that reads, asked_again), recalls that brought something back",
         "how",
         |turn, add| each(Need::ALL, |how| add(how, u64::from(turn.needed.of(how)))),
     )
