@@ -80,6 +80,7 @@ pub(super) fn of_turns(t: &mut Table<'_>, models: &[&str]) -> Result<(), Error> 
     views(t)?;
     passes(t)?;
     hidden(t)?;
+    losses(t)?;
     own_time(t)
 }
 
@@ -276,18 +277,6 @@ fn passes(t: &mut Table<'_>) -> Result<(), Error> {
             each(of_passes(turn), |pass| add(pass.trigger, 1));
         },
     )?;
-    t.spread(
-        "pass_strings_kept_ratio",
-        "Of the distinctive strings that stood in view as they came, the share that a pass left in view",
-        SHARE_BUCKETS,
-        |turn, observe| each(&turn.kept, |kept| observe(kept.strings)),
-    )?;
-    t.spread(
-        "pass_lines_kept_ratio",
-        "Of the lines of at least 12 characters that stood in view as they came, the share that a pass left in view",
-        SHARE_BUCKETS,
-        |turn, observe| each(&turn.kept, |kept| observe(kept.lines)),
-    )?;
     t.counts(
         "passes_above_floor_total",
         "Passes that stopped above the floor, so that the next one comes sooner",
@@ -400,6 +389,22 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
         "recalled_tokens_total",
         "Tokens that recall brought back",
         |turn| turn.recalls.iter().map(|call| call.tokens).sum(),
+    )
+}
+
+/// What passes leave of what they find, and what answers needed of the rest.
+fn losses(t: &mut Table<'_>) -> Result<(), Error> {
+    t.spread(
+        "pass_strings_kept_ratio",
+        "Of the distinctive strings that stood in view as they came, the share that a pass left in view",
+        SHARE_BUCKETS,
+        |turn, observe| each(&turn.kept, |kept| observe(kept.strings)),
+    )?;
+    t.spread(
+        "pass_lines_kept_ratio",
+        "Of the lines of at least 12 characters that stood in view as they came, the share that a pass left in view",
+        SHARE_BUCKETS,
+        |turn, observe| each(&turn.kept, |kept| observe(kept.lines)),
     )?;
     t.count(
         "refetch_total",
