@@ -40,7 +40,7 @@ label_set!(
 
 /// A set of kinds of edits. Records keep it as a list of words; words of newer versions are dropped
 /// when it is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Edits(u16);
 
 impl Edits {

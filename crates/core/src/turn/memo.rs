@@ -233,7 +233,7 @@ impl Reader<'_> {
         left
     }
 
-    /// The strings of what is gone from a view, found once. `key` identifies the conversation and the marks.
+    /// The strings of what is gone from a view, found once. `key` identifies what came before and the marks.
     pub fn gone(&self, key: &impl Hash, find: impl FnOnce() -> GoneWords) -> Arc<GoneWords> {
         let key = self.key(key);
         if let Some(gone) = self.memo.gone.get(&key) {

@@ -11,17 +11,19 @@ use std::sync::Arc;
 use plimsoll_model::caches::Shared;
 use plimsoll_model::weight::{block, shared};
 use plimsoll_model::{
-    Hashed, Head, ItemKind, ItemNo, Kept, Mark, Marks, NeededCounts, RecallCall, StoredHop,
-    StoredMark, ToolClass, Words, hash, lines,
+    Hashed, ItemKind, ItemNo, Kept, Mark, Marks, NeededCounts, RecallCall, ToolClass, Words, hash,
+    lines,
 };
 use plimsoll_wire::answer::Answer;
 use plimsoll_wire::message::call_digest;
 
+use super::classes::Classes;
 use super::memo::Reader;
 use super::originals::Originals;
-use super::state::{HopContext, Prepared, TurnState};
+use super::state::{Prepared, TurnState};
 use crate::session::index::ItemIndex;
 use crate::session::stub;
+use crate::session::transcript::{Item, Source};
 use crate::session::view::{ShownText, View};
 
 /// The most strings of what left a view that are looked for: those of the newest items. The text that they come from
@@ -58,14 +60,14 @@ impl Shared for GoneWords {
     }
 }
 
-/// Judges the view of a hop by its answer. `hop` is the answer as it is recorded, and `recalls` are its recalls.
+/// Judges the view of a hop by its answer, whose recalls are these.
 #[must_use]
 pub fn judge(
     state: &TurnState,
     prepared: &Prepared,
-    answer: &Answer,
-    (hop, recalls): (&StoredHop, &[RecallCall]),
-    tools: &HopContext<'_>,
+    (answer, recalls): (&Answer, &[RecallCall]),
+    reader: Reader<'_>,
+    classes: &Classes,
 ) -> Judged {
     let view = &prepared.view;
     // Nothing ever left it, so nothing is needed.
@@ -75,9 +77,9 @@ pub fn judge(
     let looked = Looked {
         view,
         originals: state.originals(view.transcript(), None),
-        reader: tools.reader,
+        reader,
     };
-    let mut needed = looked.again(answer, tools);
+    let mut needed = looked.again(answer, classes);
     let brought = recalls.iter().filter(|recall| recall.tokens > 0);
     needed.recalled = count(brought.count());
     let calls = answer.visible_calls();
@@ -86,7 +88,7 @@ pub fn judge(
         .filter(|words| words.distinct() > 0)
         .collect();
     if !calls.is_empty() {
-        looked.uses(&calls, &looked.gone(state, hop), &mut needed);
+        looked.uses(&calls, &looked.gone(state), &mut needed);
     }
     let passed = prepared.pass.is_some();
     Judged {
@@ -105,7 +107,7 @@ struct Looked<'a> {
 
 impl Looked<'_> {
     /// Visible calls that ask for the same as a call whose newest result is no longer in view.
-    fn again(self, answer: &Answer, tools: &HopContext<'_>) -> NeededCounts {
+    fn again(self, answer: &Answer, classes: &Classes) -> NeededCounts {
         let calls = answer.visible_calls();
         let calls: Vec<(u64, &str)> = calls
             .map(|(_, call)| (call_digest(&call.name, &call.arguments), &*call.name))
@@ -131,7 +133,7 @@ impl Looked<'_> {
             if left.get(&digest).copied().flatten() != Some(true) {
                 continue;
             }
-            match tools.classes.of(name) {
+            match classes.of(name) {
                 ToolClass::Read => counts.read_again += 1,
                 ToolClass::Bulk | ToolClass::Shell | ToolClass::Write | ToolClass::Unknown => {
                     counts.asked_again += 1;
@@ -187,17 +189,22 @@ impl Looked<'_> {
     /// The strings of an item as it came.
     fn words(self, index: ItemIndex) -> Option<Arc<Words>> {
         let words = self.originals.words(self.reader, index);
-        // A message with a picture has no single text.
-        words.or_else(|| {
-            let texts = self.originals.texts(index);
-            (!texts.is_empty()).then(|| Arc::new(Words::of(&texts.join("\n"))))
-        })
+        words.or_else(|| self.originals.other_words(self.reader, index))
     }
 
     /// The strings of what is gone from the view. Found once for all answers between two moves of its marks.
-    fn gone(self, state: &TurnState, hop: &StoredHop) -> Arc<GoneWords> {
-        match Moved::newest(state, hop) {
-            Some(moved) => self.reader.gone(&moved, || self.find_gone()),
+    fn gone(self, state: &TurnState) -> Arc<GoneWords> {
+        let transcript = self.view.transcript();
+        let marks = self.view.marks();
+        let moved = |item: &&Item| marks.get(item.no) != Mark::Live;
+        let newest = transcript.items.iter().rev().find(moved);
+        let entry = newest.and_then(|item| transcript.entries.get(item.entry));
+        let before = entry.and_then(|entry| state.heads.get(covered(state, entry.source)));
+        match before {
+            Some(before) => {
+                let key = (before, Moved(marks), transcript.without);
+                self.reader.gone(&key, || self.find_gone())
+            }
             None => Arc::new(self.find_gone()),
         }
     }
@@ -282,61 +289,43 @@ fn stands(marks: &Marks, item: ItemNo) -> bool {
     mark == Mark::Live || marks.kept(item).is_some_and(same)
 }
 
-/// The newest hop that took something out of view, by what stood before its turn, its place in that, and what it moved.
-/// The next answers are given views from which the same is gone, until another hop moves a mark.
-struct Moved<'a> {
-    before: &'a Head,
-    hop: usize,
-    marks: &'a [(ItemNo, StoredMark)],
-}
-
-impl<'a> Moved<'a> {
-    /// `None` if no hop is known, as where the client has dropped the answer behind it.
-    fn newest(state: &'a TurnState, hop: &'a StoredHop) -> Option<Self> {
-        let now = state.heads.last();
-        let own = (now, state.pending.len(), hop);
-        let pending = state.pending.iter().enumerate().rev();
-        let pending = pending.map(|(at, hop)| (now, at, hop));
-        let earlier = state.path.entries.iter().rev().flat_map(|entry| {
-            let before = state.heads.get(entry.position as usize);
-            let hops = entry.record.hops.iter().enumerate().rev();
-            hops.map(move |(at, hop)| (before, at, hop))
-        });
-        let mut hops = std::iter::once(own).chain(pending).chain(earlier);
-        let (before, at, moved) = hops.find(|(.., hop)| takes_out(hop))?;
-        Some(Self {
-            before: before?,
-            hop: at,
-            marks: &moved.marks,
-        })
+/// How many of the client's messages stand before the end of an entry.
+fn covered(state: &TurnState, source: Source) -> usize {
+    match source {
+        Source::Client(message) | Source::LastHop { message, .. } => message + 1,
+        Source::Hop { step, .. } | Source::HiddenResult { step, .. } => {
+            let entry = state.path.entries.get(step);
+            entry.map_or(state.heads.len() - 1, |entry| entry.position as usize)
+        }
+        Source::Guidance => state.heads.len() - 1,
     }
 }
+
+/// Marks as far as they take something out of view.
+struct Moved<'a>(&'a Marks);
 
 impl Hash for Moved<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.before.hash(state);
-        state.write_usize(self.hop);
-        for (item, mark) in self.marks {
-            state.write_u64(u64::from(item.0) << 8 | *mark as u64);
+        // Of thousands of marks each is one byte, and most stand for an item that is whole.
+        let mut folded = 0_u64;
+        for (item, mark) in self.0.iter() {
+            let one = u64::from(item.0) << 8 | mark as u64;
+            folded = (folded.rotate_left(5) ^ one).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+        state.write_u64(folded);
+        for (item, kept) in self.0.iter_kept() {
+            if !stands(self.0, item) {
+                item.hash(state);
+                kept.hash(state);
+            }
         }
     }
-}
-
-/// Whether a hop moved a mark of an item that does not stand in view all the same.
-fn takes_out(hop: &StoredHop) -> bool {
-    let points = |item: ItemNo, mark: StoredMark| {
-        // They are in order.
-        let kept = hop.kept.binary_search_by_key(&item, |(of, _)| *of);
-        let kept = kept.ok().and_then(|at| hop.kept.get(at));
-        kept.is_some_and(|(_, kept)| kept.is_entered(mark.into()) && kept.shape.is_none())
-    };
-    hop.marks.iter().any(|(item, mark)| !points(*item, *mark))
 }
 
 /// What stood in view before a pass, by hash, and whether it still does. Of a large view a sample by hash.
 struct Sample {
     known: HashMap<u64, bool, Hashed>,
-    /// Bits that are zero in the hashes of the sample.
+    /// Bits that are zero in the middle of each hash of the sample.
     mask: u64,
 }
 
@@ -351,7 +340,8 @@ impl Sample {
     }
 
     fn stood(&mut self, one: u64, stands: bool) {
-        if one & self.mask == 0 {
+        // A map of hashes places by the low bits.
+        if (one >> 24) & self.mask == 0 {
             *self.known.entry(one).or_default() |= stands;
         }
     }

@@ -209,6 +209,37 @@ impl<'a> Originals<'a> {
                 _ => Words::of(&text),
             })
         };
+        self.named_words(reader, entry, place, read)
+    }
+
+    /// The strings of an item that has no single text: a message with a picture, or a call without arguments. Policies
+    /// don't read them.
+    pub fn other_words(&self, reader: Reader<'_>, index: ItemIndex) -> Option<Arc<Words>> {
+        let item = self.transcript.items.get(index)?;
+        let entry = self.transcript.entries.get(item.entry)?;
+        let (place, text): (_, &dyn Fn() -> Option<String>) = match item.kind {
+            ItemKind::Reasoning => return None,
+            ItemKind::Call if is_visible(item) => (item.place as usize, &|| self.call(index)),
+            ItemKind::Call => return None,
+            ItemKind::Result
+            | ItemKind::System
+            | ItemKind::User
+            | ItemKind::Text
+            | ItemKind::Opaque => (0, &|| Some(self.texts(index).join("\n"))),
+        };
+        // Places from the end on are no other ones.
+        let read = || text().map(|text| Words::of(&text));
+        self.named_words(reader, entry, usize::MAX - place, read)
+    }
+
+    /// Strings that are read once for all requests that have this message, by their place in it.
+    fn named_words(
+        &self,
+        reader: Reader<'_>,
+        entry: &TranscriptEntry,
+        place: usize,
+        read: impl FnOnce() -> Option<Words>,
+    ) -> Option<Arc<Words>> {
         match entry.source {
             Source::Client(message) | Source::LastHop { message, .. } => {
                 // The key is the digest of the message and the place in it.

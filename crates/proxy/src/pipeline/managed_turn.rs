@@ -134,17 +134,19 @@ impl ManagedTurn {
 
     /// Runs and counts the hidden calls of an answer, and judges the view by it. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
-        let dialect = self.state.request.dialect;
+        let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
         let profile = self.state.terms.profile.as_deref();
-        let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
+        let classes = &app.settings.settings(profile).classes;
         let (state, prepared) = (&self.state, &self.prepared);
         let run = || {
-            let (hop, counted) = hidden::settle(state, prepared, answer, keep, &tools.reader);
+            let (hop, counted) = hidden::settle(state, prepared, answer, keep, &reader);
             let recalls = counted.recalls.as_slice();
             // Nothing leaves the view of a watched turn.
-            let judged = (state.terms.mode == Mode::Manage)
-                .then(|| needed::judge(state, prepared, answer, (&hop, recalls), &tools));
-            (hop, counted, judged)
+            let manages = state.terms.mode == Mode::Manage;
+            let judge = || needed::judge(state, prepared, (answer, recalls), reader, classes);
+            // A mistake in it costs the figures of this answer, and nothing else.
+            let judged = manages.then(|| catch_unwind(AssertUnwindSafe(judge)).ok());
+            (hop, counted, judged.flatten())
         };
         let timed = || self.reporter.timed(Phase::Intercept, run);
         let (hop, counted, judged) = aside(self.size + answer.bytes(), timed);

@@ -13,11 +13,11 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use plimsoll_model::{
-    Digest, ItemNo, Marks, RecallCall, RecordId, Shape, StoredHop, TenantId, TurnRecord, blob_id,
+    Digest, ItemNo, Marks, RecallCall, RecordId, Shape, TenantId, TurnRecord, blob_id,
 };
 use plimsoll_tokens::{Counter, Encoding, Family, Models};
 use plimsoll_wire::Dialect;
-use plimsoll_wire::answer::{Answer, join};
+use plimsoll_wire::answer::{Answer, Call, join};
 use serde_json::{Value, json};
 
 use super::say::{Labels, Say, filled, gist, hops, unhidden};
@@ -108,6 +108,8 @@ pub struct Sim {
     pub direct: bool,
     /// Whether only the upstream can read its thoughts.
     pub sealed: bool,
+    /// What those remember who judge its views.
+    judging: Arc<Memo>,
 }
 
 /// The tools array as sent, and the guided system message with the place of the client's.
@@ -156,6 +158,7 @@ impl Sim {
             binder: None,
             direct: false,
             sealed: false,
+            judging: Arc::default(),
         };
         sim.user(10);
         sim
@@ -236,7 +239,7 @@ impl Sim {
                 false => Keep::Message,
             };
             let (hop, counted) = settle(&state, &prepared, answer, keep, &self.reader());
-            self.judged(&state, &prepared, answer, (&hop, &counted.recalls));
+            self.judged(&state, &prepared, (answer, &counted.recalls));
             self.recalled(&state, &prepared, &hop, last);
             if last {
                 let ending = Ending {
@@ -356,20 +359,12 @@ impl Sim {
     }
 
     /// What is remembered between requests changes no judgement of a view.
-    fn judged(
-        &self,
-        state: &TurnState,
-        prepared: &Prepared,
-        answer: &Answer,
-        hop: (&StoredHop, &[RecallCall]),
-    ) {
-        let judged = judge(state, prepared, answer, hop, &self.tools());
-        let memo = Memo::default();
-        let anew = HopContext {
-            reader: memo.reader(&COUNTER, Encoding::O200k, TENANT, self.dialect),
-            ..self.tools()
+    fn judged(&self, state: &TurnState, prepared: &Prepared, said: (&Answer, &[RecallCall])) {
+        let judge = |memo: &Memo, said| {
+            let reader = memo.reader(&COUNTER, Encoding::O200k, TENANT, self.dialect);
+            judge(state, prepared, said, reader, &self.settings.classes)
         };
-        assert_eq!(judged, judge(state, prepared, answer, hop, &anew));
+        let judged = judge(&self.judging, said);
         let kept = judged
             .kept
             .map_or([1.0; 2], |kept| [kept.strings, kept.lines]);
@@ -377,6 +372,19 @@ impl Sim {
             kept.iter().all(|share| (0.0..=1.0).contains(share)),
             "{kept:?}"
         );
+        // A call that uses all strings of the session.
+        let mut all = said.0.clone();
+        all.calls = vec![Call {
+            id: "all".to_owned(),
+            name: "all".to_owned(),
+            arguments: self.messages.join("\n"),
+            kind: "function".to_owned(),
+            extra: Vec::new(),
+            hidden: false,
+            complete: true,
+        }];
+        let all = (&all, &[][..]);
+        assert_eq!(judge(&self.judging, all), judge(&Memo::default(), all));
     }
 
     pub fn tools(&self) -> HopContext<'_> {

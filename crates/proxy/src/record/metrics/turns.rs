@@ -408,7 +408,7 @@ fn losses(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.count(
         "refetch_total",
-        "Evicted items that an agent fetched again by its own tools",
+        "Calls of an agent that ask again for what has left the view",
         |turn| u64::from(turn.needed.again()),
     )?;
     t.counts(
