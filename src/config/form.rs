@@ -52,58 +52,26 @@ pub(super) trait Written: DeserializeOwned {
     fn form() -> Form;
 }
 
-impl Written for String {
-    fn form() -> Form {
-        Form::Text
-    }
+macro_rules! written {
+    ($($taken:ty => $form:ident),+ $(,)?) => {
+        $(impl Written for $taken {
+            fn form() -> Form {
+                Form::$form
+            }
+        })+
+    };
 }
 
-impl Written for Secret {
-    fn form() -> Form {
-        Form::Text
-    }
-}
-
-impl Written for bool {
-    fn form() -> Form {
-        Form::Flag
-    }
-}
-
-impl Written for f64 {
-    fn form() -> Form {
-        Form::Number
-    }
-}
-
-impl Written for u8 {
-    fn form() -> Form {
-        Form::Count
-    }
-}
-
-impl Written for u16 {
-    fn form() -> Form {
-        Form::Count
-    }
-}
-
-impl Written for u32 {
-    fn form() -> Form {
-        Form::Count
-    }
-}
-
-impl Written for usize {
-    fn form() -> Form {
-        Form::Count
-    }
-}
-
-impl Written for toml::Value {
-    fn form() -> Form {
-        Form::Any
-    }
+written! {
+    String => Text,
+    Secret => Text,
+    bool => Flag,
+    f64 => Number,
+    u8 => Count,
+    u16 => Count,
+    u32 => Count,
+    usize => Count,
+    toml::Value => Any,
 }
 
 impl<T: Written> Written for Vec<T> {
