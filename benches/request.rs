@@ -65,7 +65,7 @@ fn marks(turn: usize, evicted: u32) -> Vec<(ItemNo, StoredMark)> {
 
 /// An answer with a call that uses a string which has left with others.
 fn answer(string: &str) -> Answer {
-    let arguments = json!({"command": format!("grep -n {string} notes.txt")});
+    let arguments = json!({"command": format!("grep -n {string} .")});
     Answer {
         calls: vec![Call {
             id: "call".to_owned(),

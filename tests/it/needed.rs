@@ -1,10 +1,10 @@
 //! What had left a view and was needed: each string that a call uses is held or missed as the request that the provider
 //! got has it, and calls made again and recalls count beside them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use plimsoll::config::{Backend, Config};
-use plimsoll_model::strings;
+use plimsoll_model::{Digest, NeededCounts, TurnRecord, strings};
 use plimsoll_scripted::{Call, Provider, Reply, Script};
 use serde_json::{Value, json};
 
@@ -98,6 +98,19 @@ async fn turn(agent: &mut Agent, says: &str) {
             return;
         }
     }
+}
+
+/// What the records say of all turns: strings held and missed, calls made again, and recalls.
+fn recorded(proxy: &Proxy) -> [u32; 4] {
+    let linked = proxy.app.store.linked().unwrap();
+    let ids: BTreeSet<Digest> = linked.into_iter().map(|(_, id)| id).collect();
+    let ids: Vec<Digest> = ids.into_iter().collect();
+    let blobs = proxy.app.store.blobs(&ids).unwrap();
+    let records = blobs.iter().flatten();
+    let records = records.filter_map(|bytes| rmp_serde::from_slice::<TurnRecord>(bytes).ok());
+    let mut sum = NeededCounts::default();
+    records.for_each(|record| sum.add(&record.facts.needed));
+    [sum.held, sum.missed, sum.again(), sum.recalled]
 }
 
 async fn counted(proxy: &Proxy) -> [f64; 5] {
@@ -227,6 +240,8 @@ async fn calls_made_again_count_by_their_tools_and_recalls_by_what_came_back() {
     assert_eq!(held + missed, 1.0);
     assert_eq!(total(&proxy, "plimsoll_refetch_total").await, 2.0);
     turn(&mut agent, "recall bash:8").await;
-    let [_, _, again, asked, recalled] = counted(&proxy).await;
+    let [held, missed, again, asked, recalled] = counted(&proxy).await;
     assert_eq!([again, asked, recalled], [1.0, 1.0, 1.0]);
+    let recorded = recorded(&proxy).map(f64::from);
+    assert_eq!(recorded, [held, missed, again + asked, recalled]);
 }
