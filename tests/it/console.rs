@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt as _;
 use plimsoll::config::{Backend, Config};
 use plimsoll_core::turn::StoreContent;
-use plimsoll_model::{Digest, TurnRecord};
+use plimsoll_model::TurnRecord;
 use plimsoll_proxy::pipeline::ShownContent;
 use plimsoll_scripted::{Provider, Reply, Script};
 use serde_json::{Value, json};
@@ -563,11 +563,8 @@ fn the_description_names_what_is_served() {
 async fn what_is_recorded_for_the_console_is_small() {
     let (_provider, proxy) = served(|_| {}).await;
     played(&proxy, true).await;
-    let linked = proxy.app.store.linked().unwrap();
-    let ids: BTreeSet<Digest> = linked.into_iter().map(|(_, id)| id).collect();
-    let ids: Vec<Digest> = ids.into_iter().collect();
     let (mut turns, mut with, mut without) = (0, 0, 0);
-    for bytes in proxy.app.store.blobs(&ids).unwrap().into_iter().flatten() {
+    for bytes in proxy.linked() {
         let Ok(mut record) = rmp_serde::from_slice::<TurnRecord>(&bytes) else {
             continue;
         };

@@ -1,10 +1,10 @@
 //! What had left a view and was needed: each string that a call uses is held or missed as the request that the provider
 //! got has it, and calls made again and recalls count beside them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use plimsoll::config::{Backend, Config};
-use plimsoll_model::{Digest, NeededCounts, TurnRecord, strings};
+use plimsoll_model::{NeededCounts, TurnRecord, strings};
 use plimsoll_scripted::{Call, Provider, Reply, Script};
 use serde_json::{Value, json};
 
@@ -102,11 +102,8 @@ async fn turn(agent: &mut Agent, says: &str) {
 
 /// What the records say of all turns: strings held and missed, calls made again, and recalls.
 fn recorded(proxy: &Proxy) -> [u32; 4] {
-    let linked = proxy.app.store.linked().unwrap();
-    let ids: BTreeSet<Digest> = linked.into_iter().map(|(_, id)| id).collect();
-    let ids: Vec<Digest> = ids.into_iter().collect();
-    let blobs = proxy.app.store.blobs(&ids).unwrap();
-    let records = blobs.iter().flatten();
+    let stored = proxy.linked();
+    let records = stored.iter();
     let records = records.filter_map(|bytes| rmp_serde::from_slice::<TurnRecord>(bytes).ok());
     let mut sum = NeededCounts::default();
     records.for_each(|record| sum.add(&record.facts.needed));

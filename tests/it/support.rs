@@ -1,6 +1,7 @@
 //! What all modules share: a proxy on a free port, upstreams made of a function, a raw client.
 //! Asserts nothing of its own.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,6 +113,15 @@ impl Proxy {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
+    }
+
+    /// What its store has under any name, each once.
+    pub fn linked(&self) -> Vec<Bytes> {
+        let linked = self.app.store.linked().unwrap();
+        let ids: BTreeSet<_> = linked.into_iter().map(|(_, id)| id).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let blobs = self.app.store.blobs(&ids).unwrap();
+        blobs.into_iter().flatten().collect()
     }
 }
 

@@ -356,16 +356,6 @@ impl View {
         !noted && seen.call_shown(call)
     }
 
-    /// Whether the view shows all that a call and its result say: both whole, or the result with a
-    /// line below it, or as a pointer to the same text or to some of its lines.
-    #[must_use]
-    pub fn tells_all(&self, call: ItemIndex) -> bool {
-        let seen = Marked::new(&self.transcript, &self.marks);
-        let item = seen.transcript.items.get(call);
-        let entered = item.and_then(|item| seen.entered(item));
-        self.is_whole(call) || entered.is_some_and(|kept| kept.shape.is_none())
-    }
-
     /// What an assistant message shows. Its bytes and its size both follow from this.
     fn said(&self, entry: &TranscriptEntry) -> Said {
         let seen = self.marked();

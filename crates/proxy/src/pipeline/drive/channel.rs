@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError};
 
 /// How many bytes may wait for a slow client before the upstream is no longer read. A longer frame
 /// waits alone.
@@ -118,29 +118,30 @@ impl Shared {
 
 impl Sender {
     /// Waits for room and hands a frame over.
-    ///
-    /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
-    /// stay in memory while the slice waits.
     pub(super) async fn send(&self, frame: &[u8]) -> Result<(), ClientGone> {
-        let shared = &self.0;
-        let room = shared.room.acquire_many(room(frame)).await;
-        room.map_err(|_| ClientGone)?.forget();
-        let frame = BytesMut::from(frame);
-        shared.change(|queue| queue.frames.push_back(frame));
+        let room = self.0.room.acquire_many(room(frame)).await;
+        self.push(room.map_err(|_| ClientGone)?, frame);
         Ok(())
     }
 
     /// Hands a frame over if there is room for it. A client that doesn't read what waits misses it.
     pub(super) fn offer(&self, frame: &[u8]) -> Result<(), ClientGone> {
-        let shared = &self.0;
-        match shared.room.try_acquire_many(room(frame)) {
-            Ok(room) => room.forget(),
-            Err(TryAcquireError::NoPermits) => return Ok(()),
+        match self.0.room.try_acquire_many(room(frame)) {
+            Ok(room) => self.push(room, frame),
+            Err(TryAcquireError::NoPermits) => {}
             Err(TryAcquireError::Closed) => return Err(ClientGone),
         }
-        let frame = BytesMut::from(frame);
-        shared.change(|queue| queue.frames.push_back(frame));
         Ok(())
+    }
+
+    /// Puts a frame behind those that wait. Its room is given back when it is read.
+    ///
+    /// The frame is copied. It is a slice of a buffer of 8 KB or more, and the whole buffer would
+    /// stay in memory while the slice waits.
+    fn push(&self, room: SemaphorePermit<'_>, frame: &[u8]) {
+        room.forget();
+        let frame = BytesMut::from(frame);
+        self.0.change(|queue| queue.frames.push_back(frame));
     }
 
     /// Ends the stream with an error, after the frames that wait. A client that has gone does not
