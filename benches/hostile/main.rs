@@ -44,7 +44,7 @@ const LEAST: f64 = 0.3;
 /// So many seconds of processor in 300 ms are what a process takes that has nothing to do.
 const IDLE: f64 = 0.003;
 
-const RUNS: usize = 3;
+const RUNS: usize = 7;
 /// How a process of this bench is told that it is the attackers.
 const ATTACK: &str = "--attack";
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 /// The room that there is if nobody sets another, in bytes.
 pub const ROOM: usize = 512 << 20;
-/// So much of each answer is free: nearly all answers ask for no room at all.
-const FREE: usize = 1 << 20;
+/// So many bytes of each answer are free: nearly all answers ask for no room at all.
+const FREE: usize = 256 << 10;
 
 /// Room for requests and answers.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Room {
         }
     }
 
-    /// What an answer takes of it: nothing yet, and nothing of its first MiB.
+    /// What an answer takes of it: nothing yet, and nothing of its first 256 KiB.
     #[must_use]
     pub fn enter_answer(&self) -> HeldAnswer {
         HeldAnswer(self.enter())
