@@ -24,6 +24,7 @@ mod sessions;
 mod setup;
 mod shell;
 mod signals;
+mod split;
 mod state;
 mod store;
 mod tenant_key;
@@ -71,6 +72,8 @@ pub enum Command {
     Health(health::HealthArgs),
     /// List or follow the sessions of the server on this machine.
     Sessions(sessions::SessionsArgs),
+    /// Compare the sessions under a profile that is tried with those beside them.
+    Split(split::SplitArgs),
     /// Look after a store that no server uses.
     Store(store::StoreArgs),
     /// Check a configuration file and the variables, and report every mistake with its place.
@@ -147,6 +150,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(&args),
         Command::Health(args) => health::run(&args),
         Command::Sessions(args) => sessions::run(&args),
+        Command::Split(args) => split::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Check(args) => check::run(&args, &mut std::io::stdout().lock()),
         Command::Completions(args) => shell::completions(&args),

@@ -62,7 +62,7 @@ pub fn run(args: &SessionsArgs) -> anyhow::Result<ExitCode> {
 async fn shown(args: &SessionsArgs, port: &AdminPort) -> anyhow::Result<()> {
     let rows = match &args.name {
         Some(name) => vec![named(port, name).await?],
-        None => listed(port, args.limit as usize).await?,
+        None => listed(port, args.limit as usize, "").await?,
     };
     let mut out = std::io::stdout();
     if args.line {
@@ -78,13 +78,17 @@ async fn shown(args: &SessionsArgs, port: &AdminPort) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The newest sessions.
-async fn listed(port: &AdminPort, most: usize) -> anyhow::Result<Vec<Value>> {
+/// The newest sessions that fit what else is asked.
+pub(super) async fn listed(
+    port: &AdminPort,
+    most: usize,
+    asked: &str,
+) -> anyhow::Result<Vec<Value>> {
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor = String::new();
     while rows.len() < most {
         let limit = (most - rows.len()).min(PAGE);
-        let page = get(port, &format!("/api/sessions?limit={limit}{cursor}")).await?;
+        let page = get(port, &format!("/api/sessions?limit={limit}{asked}{cursor}")).await?;
         let found = page.get("sessions").and_then(Value::as_array);
         rows.extend(found.into_iter().flatten().cloned());
         match page.get("next").and_then(Value::as_str) {
@@ -161,7 +165,7 @@ fn turn_of(frame: &str, name: Option<&str>) -> Option<Value> {
     fits.then_some(row)
 }
 
-fn text<'a>(row: &'a Value, field: &str) -> &'a str {
+pub(super) fn text<'a>(row: &'a Value, field: &str) -> &'a str {
     row.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 

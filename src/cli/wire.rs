@@ -52,7 +52,8 @@ fn wired(config: &Config, store: &plimsoll_store::StoreSettings) -> anyhow::Resu
     // The store comes first: if another process holds it, nothing else should begin.
     let opened = Store::open_or_stand_by(store)?;
     say(&opened);
-    let metrics = Metrics::new(&config.metrics.models).context("can't register metrics")?;
+    let tried = config.split.as_ref().map(|split| split.profile.as_str());
+    let metrics = Metrics::new(&config.metrics.models, tried).context("can't register metrics")?;
     // Dashboards draw the ceiling as a line, before any request has come.
     metrics.set_ceiling(u64::from(config.budget.ceiling));
     let host = config.upstream.base_url.as_str();
@@ -125,6 +126,7 @@ fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     Ok(Profiles {
         base: settings(config.turns())?,
         named: named.collect::<anyhow::Result<_>>()?,
+        split: config.split.clone(),
     })
 }
 

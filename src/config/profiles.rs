@@ -1,10 +1,10 @@
 //! `[profiles.NAME]`: named sections over those that serve without a profile. Owns which sections a
-//! profile may set, the profiles that are shipped, and how one is laid over the base. Never decides
-//! what a single setting means.
+//! profile may set, the profiles that are shipped, how one is laid over the base, and which one is tried with a share of
+//! the sessions. Never decides what a single setting means.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_core::turn::{Occasion, PAPER_PROFILE};
+use plimsoll_core::turn::{Occasion, PAPER_PROFILE, Split};
 use plimsoll_model::Globs;
 
 use super::given::{Given, Section};
@@ -105,6 +105,43 @@ fn when(mut section: Section<'_>, when: &mut Occasion) {
     section.read("paths", &mut when.paths, some_globs);
     section.read("agents", &mut when.agents, some_globs);
     section.read("child", &mut when.child, |child| Ok(Some(child)));
+}
+
+/// Reads which profile is tried with a share of the sessions.
+pub(super) fn split(mut section: Section<'_>, config: &mut Config) {
+    let mut split = Split {
+        profile: String::new(),
+        share: 0.1,
+    };
+    section.read("profile", &mut split.profile, Ok);
+    section.read("share", &mut split.share, |share: f64| {
+        let some = share > 0.0 && share < 1.0;
+        some.then_some(share)
+            .ok_or_else(|| "must be a share above 0 and below 1".to_owned())
+    });
+    if split.profile.is_empty() {
+        return;
+    }
+    let problem = match config.profiles.get(&split.profile) {
+        None => Some("is none of the profiles"),
+        Some(profile) if profile.turns.budget.mode != config.budget.mode => Some(
+            "has a `mode` of its own, which is decided before the session of a request is known; to compare with \
+             sessions that are left as they are, give it `policies = [\"none\"]`",
+        ),
+        Some(profile)
+            if profile
+                .when
+                .as_ref()
+                .is_some_and(|when| when.child.is_some()) =>
+        {
+            Some("asks for `child` in its `when`, but sub-agents follow their parents in a split")
+        }
+        Some(_) => None,
+    };
+    if let Some(problem) = problem {
+        section.problem("profile", problem);
+    }
+    config.split = Some(split);
 }
 
 /// Reads globs of which there is at least one.

@@ -90,6 +90,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     shared_store(&mut root, &config);
     // Profiles are laid over the other sections, so these come first.
     profiles::read(root.section("profiles"), &mut config);
+    profiles::split(root.section("split"), &mut config);
     drop(root);
     (config, check)
 }

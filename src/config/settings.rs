@@ -10,7 +10,7 @@ use plimsoll_core::policy::Partitions;
 use plimsoll_core::turn::StoreContent;
 use plimsoll_core::turn::text_results::TextResults;
 use plimsoll_core::turn::{
-    Budget, CacheSettings, DelimiterSettings, Occasion, RecallSettings, ToolClasses,
+    Budget, CacheSettings, DelimiterSettings, Occasion, RecallSettings, Split, ToolClasses,
 };
 use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
 use plimsoll_proxy::upstream;
@@ -57,6 +57,8 @@ pub struct Config {
     /// `[profiles.NAME]`, each one laid over the sections of turns. Reading a configuration adds those
     /// that are shipped.
     pub profiles: BTreeMap<String, ProfileSection>,
+    /// `[split]`
+    pub split: Option<Split>,
 }
 
 impl Config {

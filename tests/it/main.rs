@@ -94,6 +94,7 @@ mod shared_store;
 mod short_messages;
 mod silences;
 mod silent_cuts;
+mod split;
 mod stalls;
 mod stderr;
 mod stores;

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 
 use plimsoll_core::policy::Zone;
-use plimsoll_model::{Digest, RowSizes, SessionRow, TenantId};
+use plimsoll_model::{Digest, Need, RowSizes, SessionRow, TenantId};
 use plimsoll_proxy::record::lossy;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
 use super::query::Query;
@@ -56,6 +56,8 @@ pub struct ListAsk {
     loss: bool,
     /// The session whose tree is asked for; an empty name asks for sessions without a parent.
     parent: Option<String>,
+    /// The profile in whose split a session has a place.
+    split: Option<String>,
     sort: (SortKey, bool),
     /// Whether titles, findings and sparks are filled in.
     pub spark: bool,
@@ -117,6 +119,7 @@ impl ListAsk {
                     name => known::read_name(name),
                 })
                 .transpose()?,
+            split: query.take("split"),
             sort: (key, turned),
             spark: query.word("spark", &["1"])?.is_some(),
             behind,
@@ -135,6 +138,7 @@ impl ListAsk {
             && self.tenant.is_none()
             && self.model.is_none()
             && self.parent.is_none()
+            && self.split.is_none()
             && !self.unmanaged
             && !self.loss
             && self.sort == (SortKey::Last, false)
@@ -155,8 +159,10 @@ impl ListAsk {
         });
         let orphans = self.parent.as_deref() == Some("");
         let tenant = self.tenant.as_ref();
+        let split = row.split.as_ref().map(|split| &split.profile);
         zone && tenant.is_none_or(|tenant| row.tenant.hex().starts_with(tenant.as_str()))
             && self.model.as_ref().is_none_or(|model| row.model == *model)
+            && self.split.as_ref().is_none_or(|asked| split == Some(asked))
             && (!orphans || row.parent.is_none())
             && (!self.unmanaged || is_watched(row))
             && (!self.loss || saved(row).is_some_and(|saved| saved < 0.0))
@@ -285,6 +291,8 @@ pub struct RowExtras {
 pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
     let finding = extras.finding.as_ref();
     let finding = finding.map(|(episode, text)| json!({"episode": episode, "text": text}));
+    let split = row.split.as_ref();
+    let split = split.map(|drawn| json!({"profile": drawn.profile, "arm": drawn.arm().name()}));
     let mode = match is_watched(row) {
         true => "observe",
         false => "manage",
@@ -295,6 +303,7 @@ pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
         "item": extras.item,
         "mode": mode,
         "profile": row.profile,
+        "split": split,
         "live": extras.live,
         "zone": zone_of(row).name(),
         "spark": extras.spark,
@@ -330,6 +339,8 @@ fn base(row: &SessionRow) -> Value {
 
 fn sums(row: &SessionRow) -> Value {
     let sums = &row.sums;
+    let needed = Need::ALL.map(|how| (how.name().to_owned(), json!(sums.needed.of(how))));
+    let needed: Map<String, Value> = needed.into_iter().collect();
     let sent = (sums.accounts > 0).then(|| sent(row));
     let account = money::of_sums(sums);
     // Nothing was saved where nothing was managed.
@@ -339,10 +350,12 @@ fn sums(row: &SessionRow) -> Value {
         (account, None)
     };
     json!({
+        "turns": sums.turns,
         "passes": sums.passes,
         "hops": sums.hops,
         "recalls": sums.recalls,
         "over": sums.over,
+        "needed": needed,
         "prompt": sent.map(|sent| sent.0),
         "cached": sent.map(|sent| sent.1),
         "saved": saved,

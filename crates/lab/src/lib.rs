@@ -6,6 +6,7 @@ pub mod advice;
 pub mod agents;
 pub mod anchors;
 mod blocks;
+pub mod bootstrap;
 pub mod cache;
 mod contender;
 mod drive;

@@ -3,6 +3,7 @@
 
 pub mod cache_miss;
 pub mod caches;
+mod choice;
 mod edits;
 mod erased;
 mod facts;
@@ -31,6 +32,7 @@ mod words;
 
 pub use cache_miss::{CacheFacts, MissCause};
 pub use caches::CacheName;
+pub use choice::{Arm, Choice, Drawn};
 pub use edits::{EditKind, Edits};
 pub use erased::Erased;
 pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};

@@ -61,7 +61,7 @@ impl NeededCounts {
         self.read_again + self.asked_again
     }
 
-    /// Adds what another answer of the same turn needed.
+    /// Adds what other answers needed.
     pub fn add(&mut self, other: &Self) {
         self.held += other.held;
         self.missed += other.missed;

@@ -3,8 +3,8 @@
 //! content; if that is stored, the record names it.
 
 use super::{
-    CallId, Digest, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId, StoredMark,
-    TurnFacts, TurnSums, Usage,
+    CallId, Choice, Digest, Drawn, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId,
+    StoredMark, TurnFacts, TurnSums, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -180,10 +180,20 @@ impl TurnRecord {
         sums.passes += count(self.hops.iter().filter(|hop| hop.is_passed()).count());
         sums.hops += count(self.hops.len().saturating_sub(1));
         sums.recalls += count(recalled.count());
+        sums.needed.add(&self.facts.needed);
         if let Some(account) = &self.facts.account {
             sums.add(account);
         }
         sums
+    }
+
+    /// What its conversation is served under.
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        Choice {
+            profile: self.profile.clone(),
+            split: self.split.clone(),
+        }
     }
 
     /// The messages of its earlier hops that the client was shown, as they are stored.
@@ -265,6 +275,9 @@ pub struct TurnRecord {
     /// The profile with which the conversation began. None if it began without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The place of its session in a split. None if it is in no split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Drawn>,
     /// What is shown of the turn.
     pub facts: Box<TurnFacts>,
 }
@@ -426,6 +439,7 @@ mod tests {
             guide: Guide::default(),
             pins: Vec::new(),
             profile: None,
+            split: None,
             facts: Box::default(),
         }
     }
@@ -481,6 +495,10 @@ mod tests {
         let chosen = TurnRecord {
             pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
             profile: Some("coding".to_owned()),
+            split: Some(Drawn {
+                profile: "coding".to_owned(),
+                tried: true,
+            }),
             ..newest()
         };
         let alone = TurnRecord {

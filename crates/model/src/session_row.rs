@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, RecordId, TenantId, TurnSums};
+use super::{Digest, Drawn, RecordId, TenantId, TurnSums};
 
 /// What the list says of a session. Each turn writes it anew, and the newest stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct SessionRow {
     /// The profile with which the conversation began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The place of the session in a split. None if it is in no split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Drawn>,
 }
 
 /// The sizes of a session's newest turn, in calibrated tokens.
@@ -113,11 +116,16 @@ mod tests {
             },
             sums: crate::turn_facts::tests::sums(),
             profile: Some("coding".to_owned()),
+            split: Some(Drawn {
+                profile: "review".to_owned(),
+                tried: false,
+            }),
         };
         is_fixture("row", &row);
         let alone = SessionRow {
             parent: None,
             profile: None,
+            split: None,
             ..row
         };
         is_fixture("row-alone", &alone);

@@ -191,6 +191,9 @@ pub struct TurnSums {
     pub hops: u32,
     /// Recalls that brought something back.
     pub recalls: u32,
+    /// What answers needed of what had left their views.
+    #[serde(skip_serializing_if = "NeededCounts::is_empty")]
+    pub needed: NeededCounts,
     /// Turns with an account.
     pub accounts: u32,
     /// The sum of their accounts. If they had different prices it is in dollars, at a price of 1.
@@ -287,6 +290,13 @@ pub(super) mod tests {
             passes: 2,
             hops: 4,
             recalls: 1,
+            needed: NeededCounts {
+                held: 7,
+                missed: 2,
+                read_again: 1,
+                asked_again: 0,
+                recalled: 1,
+            },
             accounts: 3,
             account: account(),
             mixed: true,

@@ -60,6 +60,7 @@ impl Shared for TurnRecord {
             + all(&self.hops, StoredHop::owned)
             + calls
             + words.into_iter().map(text).sum::<usize>()
+            + optional(self.split.as_ref().map(|split| &split.profile))
             + options
                 .map(|option| optional(option.as_ref()))
                 .iter()
@@ -216,6 +217,12 @@ mod tests {
             with(|record, much| record.recall = Some(much)),
             with(|record, much| record.parent_session = Some(much)),
             with(|record, much| record.profile = Some(much)),
+            with(|record, much| {
+                record.split = Some(crate::Drawn {
+                    profile: much,
+                    tried: true,
+                });
+            }),
             facts(|facts, much| facts.request_ids = vec![much]),
             facts(|facts, much| facts.fail_open = Some(much)),
             facts(|facts, much| facts.tools = vec![(ItemNo(0), much)]),

@@ -51,7 +51,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
     path.pins = known.pins.clone();
-    path.profile.clone_from(&known.profile);
+    path.choice.clone_from(&known.choice);
     path
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_model::caches::Shared;
 use plimsoll_model::weight::{list, shared, text};
 use plimsoll_model::{
-    CacheFacts, Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry, StoredHop,
-    TurnRecord, TurnSums, Usage,
+    CacheFacts, Choice, Guide, ItemNo, Kept, Marks, Pins, RecordId, Snapshot, SnapshotEntry,
+    StoredHop, TurnRecord, TurnSums, Usage,
 };
 
 /// Item numbers that an assistant message takes beside those of its calls: one for reasoning and
@@ -111,9 +111,8 @@ pub struct Path {
     pub guide: Option<Guide>,
     /// What somebody asked to keep in view. It is kept like a mark, too.
     pub pins: Pins,
-    /// The profile with which the conversation began. Each of its records says so; it is kept when
-    /// an edit drops all of them.
-    pub profile: Option<String>,
+    /// What the conversation is served under. Each of its records says so; it is kept when an edit drops all of them.
+    pub choice: Choice,
     /// Whether a turn of this process has gone on from its newest record. All copies share it.
     followed: Arc<AtomicBool>,
     /// Bytes of memory that the records take.
@@ -123,8 +122,10 @@ pub struct Path {
 impl Shared for Path {
     /// With all of its records, which others may share.
     fn weight(&self) -> usize {
-        let profile = self.profile.as_ref().map_or(0, text);
-        let small = profile + self.pins.weight();
+        let tried = self.choice.split.as_ref().map(|split| &split.profile);
+        let names = [self.choice.profile.as_ref(), tried];
+        let names: usize = names.into_iter().flatten().map(text).sum();
+        let small = names + self.pins.weight();
         let flag = shared::<AtomicBool>();
         shared::<Self>() + list(&self.entries) + self.marks.weight() + small + flag + self.records
     }
@@ -138,8 +139,7 @@ impl Path {
         let guide = entries
             .iter()
             .fold(None, |guide, entry| guided(guide, &entry.record));
-        let mut profiles = entries.iter().map(|entry| entry.record.profile.as_ref());
-        let profile = profiles.next().flatten().cloned();
+        let choice = entries.first().map(|entry| entry.record.choice());
         Self {
             entries,
             marks,
@@ -147,7 +147,7 @@ impl Path {
             aligned: false,
             guide,
             pins: Pins::default(),
-            profile,
+            choice: choice.unwrap_or_default(),
             followed: Arc::default(),
             records,
         }
@@ -163,7 +163,7 @@ impl Path {
             entries,
             marks: self.marks.clone(),
             pins: self.pins.clone(),
-            profile: self.profile.clone(),
+            choice: self.choice.clone(),
             followed: Arc::default(),
             ..*self
         };
@@ -177,7 +177,7 @@ impl Path {
             self.marks.apply(&hop.marks, &hop.kept);
         }
         if !self.has_begun() {
-            self.profile.clone_from(&record.profile);
+            self.choice = record.choice();
         }
         self.records += record.weight();
         self.pins.apply(&record.pins);

@@ -109,6 +109,9 @@ pub fn record(
     for hop in hops.iter_mut().take(unshown) {
         hop.unshown = ending.skips;
     }
+    // A header on a later request holds for that request alone.
+    let begun = state.path.has_begun().then_some(&state.path.choice);
+    let choice = begun.unwrap_or(&state.terms.choice).clone();
     TurnRecord {
         parent: stands.parent,
         turn: state.path.next_turn(),
@@ -134,11 +137,8 @@ pub fn record(
         without: state.known,
         guide: state.guide,
         pins: state.pin_moves.clone(),
-        profile: if state.path.has_begun() {
-            state.path.profile.clone()
-        } else {
-            state.terms.profile.clone()
-        },
+        profile: choice.profile,
+        split: choice.split,
         facts: stands.facts,
     }
 }

@@ -3,7 +3,7 @@
 //! arguments.
 //!
 //! A turn is a [`state::TurnState`], made of a request, its path and the terms under which it is
-//! served (`settings`, `profiles`, `overrides`; [`sizes`] reads what they hold). In order:
+//! served (`settings`, `profiles`, `split`, `overrides`; [`sizes`] reads what they hold). In order:
 //!
 //! 1. [`memo`] parses and counts each message once; [`text_results`] finds results that came as text.
 //! 2. [`state::TurnState::inject`] adds the hidden tools and their guidance.
@@ -43,6 +43,7 @@ mod rungs;
 mod settings;
 pub mod silent_cut;
 pub mod sizes;
+mod split;
 pub mod state;
 pub mod text_results;
 pub mod told;
@@ -60,3 +61,4 @@ pub use settings::{
     Budget, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings, Settings,
     StoreContent, Terms, TermsError, Thoughts, Unmet,
 };
+pub use split::Split;

@@ -1,13 +1,14 @@
 //! Named sets of the settings of turns, and which of them serves a request. Owns what a request is
-//! matched by, and the order in which a header, a conversation's first decision and a match count.
+//! matched by, and the order in which a header, a conversation's first decision, a draw and a match count.
 //! Never reads a header or a body.
 
 use std::collections::BTreeMap;
 
-use plimsoll_model::Globs;
+use plimsoll_model::{Choice, Drawn, Globs};
 
 use super::overrides::{Mode, Overrides};
 use super::settings::{Settings, Terms, TermsError};
+use super::split::Split;
 use super::text_results::TextProfile;
 use crate::session::path::Path;
 
@@ -21,6 +22,8 @@ pub struct Profiles {
     pub base: Settings,
     /// All profiles by their names.
     pub named: BTreeMap<String, Profile>,
+    /// The profile that is tried with a share of the sessions.
+    pub split: Option<Split>,
 }
 
 /// A named set of settings.
@@ -111,27 +114,60 @@ impl Profiles {
             let when = profile.when.as_ref();
             when.is_some_and(|when| when.fits(envelope, model))
         };
-        let matched = || self.named.iter().find(|(_, profile)| fits(profile));
+        // The profile that is tried serves those that are drawn for it, and no others that fit it.
+        let tried = self.split.as_ref().map(|split| &split.profile);
+        let others = || self.named.iter().filter(|(name, _)| tried != Some(name));
+        let matched = || others().find(|(_, profile)| fits(profile));
         let named = overrides.profile.as_deref();
         named.or_else(|| matched().map(|(name, _)| name.as_str()))
     }
 
-    /// The profile under which a conversation goes on that began before, if that is another than
-    /// `chosen`. What the request names holds for it alone and comes first; what it matches comes
-    /// too late.
+    /// Whether a request fits the occasion of the profile that is tried, if that has one. None if nothing is tried, or if
+    /// the request names a profile: its session is not drawn then.
     #[must_use]
-    pub fn begun<'a>(
+    pub fn fits_split(
         &self,
         overrides: &Overrides,
-        path: &'a Path,
+        envelope: Envelope<'_>,
+        model: &str,
+    ) -> Option<bool> {
+        let tried = self.split.as_ref().filter(|_| overrides.profile.is_none());
+        let profile = self.named.get(&tried?.profile)?;
+        let mut when = profile.when.iter();
+        Some(when.all(|when| when.fits(envelope, Some(model))))
+    }
+
+    /// What a request is served under: what its conversation began with or, if it begins here, what was `chosen` or
+    /// `drawn` for it. A profile that the request names holds for it alone and comes first; one that it matches comes too
+    /// late for a conversation that has begun.
+    #[must_use]
+    pub fn choice(
+        &self,
+        overrides: &Overrides,
+        path: &Path,
         chosen: Option<&str>,
-    ) -> Option<Option<&'a str>> {
-        if overrides.profile.is_some() || !path.has_begun() {
-            return None;
-        }
+        drawn: Option<Drawn>,
+    ) -> Choice {
+        let chosen = chosen.map(str::to_owned);
+        let begun = match path.has_begun() {
+            true => path.choice.clone(),
+            false => Choice {
+                profile: match &drawn {
+                    Some(drawn) if drawn.tried => Some(drawn.profile.clone()),
+                    Some(_) | None => chosen.clone(),
+                },
+                split: drawn,
+            },
+        };
         // A profile that the configuration no longer has counts as none.
-        let begun = path.profile.as_deref().filter(|name| self.has(name));
-        (begun != chosen).then_some(begun)
+        let known = || begun.profile.filter(|name| self.has(name));
+        Choice {
+            profile: match &overrides.profile {
+                Some(_) => chosen,
+                None => known(),
+            },
+            split: begun.split,
+        }
     }
 
     /// The terms of a request under a profile.
@@ -146,7 +182,7 @@ impl Profiles {
         model: &str,
     ) -> Result<Terms, TermsError> {
         let mut terms = Terms::of(self.settings(profile), overrides, window, model)?;
-        terms.profile = profile.map(str::to_owned);
+        terms.choice.profile = profile.map(str::to_owned);
         Ok(terms)
     }
 }

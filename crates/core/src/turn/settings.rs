@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_model::{
-    EditKind, Edits, Given, Guide, HiddenTool, ReasoningBack, Shape, share_tokens,
+    Choice, EditKind, Edits, Given, Guide, HiddenTool, ReasoningBack, Shape, share_tokens,
 };
 use plimsoll_tokens::{CacheModel, Family};
 use plimsoll_wire::Dialect;
@@ -331,8 +331,8 @@ pub struct Terms {
     /// What the request asks to pin.
     pub pins: Vec<PinAsk>,
     texts: Arc<TextResults>,
-    /// The profile under which the request is served.
-    pub profile: Option<String>,
+    /// What the request is served under.
+    pub choice: Choice,
     /// Whether everything before the first `start` is prologue, because the model knew `delimiter`
     /// from the first request on. Only the published order uses this.
     pub prologue_until_start: bool,
@@ -409,7 +409,7 @@ impl Terms {
             guide_now: overrides.guide,
             pins: overrides.pins.clone(),
             texts: settings.texts.clone(),
-            profile: None,
+            choice: Choice::default(),
             protect_recent: budget.protect_recent.tokens(ceiling),
             strict_active: budget.strict_active,
             ladder,
@@ -452,7 +452,7 @@ impl Terms {
     /// How the results of a request begin that came as text.
     #[must_use]
     pub fn fronts(&self, reader: &Reader<'_>, request: &Request, shapes: &[Arc<Shape>]) -> Fronts {
-        let agent = self.profile.as_deref().and_then(TextProfile::named);
+        let agent = self.choice.profile.as_deref().and_then(TextProfile::named);
         self.texts.find(agent, reader, request, shapes)
     }
 

@@ -241,6 +241,7 @@ fn session_row(
         },
         sums: record.sums(),
         profile: record.profile.clone(),
+        split: record.split.clone(),
     }
 }
 

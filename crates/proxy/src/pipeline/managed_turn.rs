@@ -135,7 +135,7 @@ impl ManagedTurn {
     /// Runs and counts the hidden calls of an answer, and judges the view by it. Returns the hop to record.
     pub(super) fn settle_hop(&mut self, app: &App, answer: &Answer, keep: Keep) -> StoredHop {
         let reader = app.reader(&self.family, self.place.tenant, self.state.request.dialect);
-        let profile = self.state.terms.profile.as_deref();
+        let profile = self.state.terms.choice.profile.as_deref();
         let classes = &app.settings.settings(profile).classes;
         let (state, prepared) = (&self.state, &self.prepared);
         let run = || {
@@ -315,7 +315,7 @@ impl ManagedTurn {
         refused: Option<u64>,
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
-        let profile = self.state.terms.profile.as_deref();
+        let profile = self.state.terms.choice.profile.as_deref();
         let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         let (reporter, state) = (&mut self.reporter, &mut self.state);
         aside(self.size, || reporter.prepare(state, &tools, refused))
@@ -331,7 +331,7 @@ impl ManagedTurn {
         edits: Edits,
     ) -> Result<Prepared, MiddleError> {
         let dialect = self.state.request.dialect;
-        let profile = self.state.terms.profile.as_deref();
+        let profile = self.state.terms.choice.profile.as_deref();
         let tools = app.tools(&self.family, self.place.tenant, dialect, profile);
         let (reporter, state) = (&mut self.reporter, &mut self.state);
         aside(self.size, || {

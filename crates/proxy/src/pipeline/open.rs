@@ -11,7 +11,7 @@ use plimsoll_core::session::chain;
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
 use plimsoll_core::turn::{Mode, Terms};
-use plimsoll_model::{EditKind, Head, Role, Shape};
+use plimsoll_model::{Drawn, EditKind, Head, Role, Shape};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Purpose;
 use plimsoll_wire::request::{Lost, Request};
@@ -19,6 +19,7 @@ use plimsoll_wire::request::{Lost, Request};
 use super::app::App;
 use super::branch::{self, Branching};
 use super::decoded::{self, DecodedRequest};
+use super::drawn;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
@@ -57,6 +58,10 @@ struct CountedRequest {
     terms: Terms,
     place: RecordPlace,
     family: Family,
+    /// Whether it fits the split of sessions. None if it can't be drawn.
+    fits_split: Option<bool>,
+    /// The place of a session that begins here in that split.
+    drawn: Option<Drawn>,
 }
 
 /// How far a request came without waiting for the disk.
@@ -118,8 +123,10 @@ pub(super) async fn open(
         Some((path, taken)) => (read, path, taken),
         None => {
             let find = move |app: &App, patience: &Patience| {
+                let mut read = read;
                 let begun = Instant::now();
                 let path = read.locate(app, patience)?;
+                read.draw(app, patience, &path);
                 // On a disk this is one reading more, if there is time for it. A server is asked while the model
                 // answers, so that nobody waits for the network twice.
                 let here = !app.records(read.terms.mode).is_shared();
@@ -163,7 +170,7 @@ async fn heed(
     let again = move |app: &App, opening: &mut Opening| {
         let (mut state, _, place, family) = ready;
         state.know(thoughts);
-        let (dialect, profile) = (state.request.dialect, state.terms.profile.clone());
+        let (dialect, profile) = (state.request.dialect, state.terms.choice.profile.clone());
         let tools = app.tools(&family, place.tenant, dialect, profile.as_deref());
         let reporter = &mut opening.reporter;
         let prepared = reporter.prepare(&mut state, &tools, None);
@@ -291,7 +298,7 @@ fn begin(app: &App, opening: &mut Opening) -> Result<OpeningStep, Stop> {
 
 /// Finds the place of a request that refers to nothing, as far as that needs no disk.
 fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<OpeningStep, Stop> {
-    let (read, known) = read(app, opening, asked)?;
+    let (mut read, known) = read(app, opening, asked)?;
     let (reporter, patience) = (&mut opening.reporter, &opening.patience);
     let store = app.records(read.terms.mode);
     let known = reporter.timed(Phase::Session, || {
@@ -310,6 +317,9 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     // A store on disk may make the reader wait, which an async worker must not.
     let (path, taken) = match known {
         Some((path, true)) => (path, Some(false)),
+        Some((path, _)) if store.reads_wait() && read.is_drawn(&path) => {
+            return Ok(OpeningStep::Cold(Box::new(read)));
+        }
         // It is asked while the model answers.
         Some((path, false)) if store.reads_wait() => (path, None),
         None if store.reads_wait() => return Ok(OpeningStep::Cold(Box::new(read))),
@@ -317,6 +327,7 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
             let known = known.map(|(path, _)| path);
             let path = known.map_or_else(|| read.locate(app, patience), Ok)?;
             let taken = read.is_taken(app, patience, &path);
+            read.draw(app, patience, &path);
             Ok((path, Some(taken)))
         })?,
     };
@@ -386,6 +397,8 @@ fn read(
     // Heads are hashed with the tenant, so they need to know whose request it is.
     let heads = reporter.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
     let place = place.named(&shapes, &heads);
+    let settings = &app.settings;
+    let fits_split = settings.fits_split(&turn.overrides, turn.envelope(), &request.model);
     let read = CountedRequest {
         request,
         shapes,
@@ -393,6 +406,8 @@ fn read(
         terms,
         place,
         family,
+        fits_split,
+        drawn: None,
     };
     Ok((read, known))
 }
@@ -412,20 +427,24 @@ fn ready(
         mut terms,
         place,
         family,
+        drawn,
+        ..
     } = read;
     if opening.patience.is_over() {
         return Err(Stop::Gone);
     }
     let asked = &opening.request;
     // Only now is it known which conversation the request belongs to, and with what that began.
-    let chosen = terms.profile.as_deref();
-    if let Some(begun) = app.settings.begun(&asked.overrides, &path, chosen) {
+    let chosen = terms.choice.profile.as_deref();
+    let choice = app.settings.choice(&asked.overrides, &path, chosen, drawn);
+    if choice.profile != terms.choice.profile {
         let refers = terms.refers;
-        terms = decoded::terms(app, asked, &request, &family, begun)?;
+        terms = decoded::terms(app, asked, &request, &family, choice.profile.as_deref())?;
         terms.refers = refers;
     }
+    terms.choice = choice;
     let reporter = &mut opening.reporter;
-    let (dialect, profile) = (request.dialect, terms.profile.clone());
+    let (dialect, profile) = (request.dialect, terms.choice.profile.clone());
     let tools = app.tools(&family, place.tenant, dialect, profile.as_deref());
     let whose = TenantModel::new(place.tenant, request.dialect, &request.model);
     // What the upstream refuses decides the first view, so it is looked up before injection.
@@ -479,6 +498,20 @@ impl CountedRequest {
     /// Whether the turn is not recorded: a conversation that begins without tools comes once.
     fn forgets(&self, path: &Path) -> bool {
         path.entries.is_empty() && !self.request.takes_tools()
+    }
+
+    /// Whether the place of its session in a split is to be found: the session may begin here.
+    fn is_drawn(&self, path: &Path) -> bool {
+        self.fits_split.is_some() && !path.has_begun() && !self.forgets(path)
+    }
+
+    /// Finds that place.
+    fn draw(&mut self, app: &App, patience: &Patience, path: &Path) {
+        let fits = self.fits_split.filter(|_| self.is_drawn(path));
+        if let (Some(split), Some(fits)) = (&app.settings.split, fits) {
+            let asked = (self.terms.mode, patience);
+            self.drawn = drawn::find(app, asked, &self.place, split, fits);
+        }
     }
 
     /// Whether the store knows of a turn that has gone on from this path. If it does not answer, it does not.

@@ -172,7 +172,9 @@ impl Reporter {
     pub(super) fn prepared(&mut self, state: &TurnState, prepared: &Prepared) {
         self.ledger.prepared(state, prepared);
         self.report.number = u64::from(state.path.next_turn());
-        self.report.profile.clone_from(&state.terms.profile);
+        let choice = &state.terms.choice;
+        self.report.profile.clone_from(&choice.profile);
+        self.report.split.clone_from(&choice.split);
         self.report.cut = self.report.cut.or(state.terms.cut);
         // A watched turn commits no pass and breaks no prefix.
         let managed = state.terms.mode == Mode::Manage;

@@ -45,6 +45,7 @@ macro_rules! turn_event {
             turn = turn.number,
             mode = mode(turn.mode),
             profile = turn.profile,
+            arm = turn.split.as_ref().map(|split| split.arm().name()),
             unmanaged = turn.unmanaged.map(Unmanaged::name),
             streamed = turn.streamed,
             hops = turn.hops.len(),
@@ -244,6 +245,7 @@ mod tests {
             "turn": 12,
             "mode": "manage",
             "profile": "coding",
+            "arm": "tried",
             "hops": 2,
             "hop_statuses": "200,none",
             "pass_triggers": "ceiling",
@@ -316,6 +318,7 @@ mod tests {
         turn.session.clear();
         turn.parent_session = None;
         turn.profile = None;
+        turn.split = None;
         turn.hops.clear();
         let line = logged(&turn).remove(0);
         assert_eq!(line["level"], "INFO");
@@ -323,6 +326,7 @@ mod tests {
             "gen_ai.conversation.id",
             "parent_session",
             "profile",
+            "arm",
             "gen_ai.usage.input_tokens",
             "ceiling",
             "fail_open",

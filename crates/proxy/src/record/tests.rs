@@ -10,7 +10,7 @@ use plimsoll_core::session::view::{Part, Parts};
 use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
 use plimsoll_model::{
-    DelimiterAction, EditKind, NeededCounts, RecallCall, RecallOutcome, ToolClass, Usage,
+    DelimiterAction, Drawn, EditKind, NeededCounts, RecallCall, RecallOutcome, ToolClass, Usage,
 };
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::{Account, SavedParts};
@@ -44,6 +44,10 @@ pub(super) fn full_turn() -> TurnReport {
     turn.number = 12;
     turn.mode = Mode::Manage;
     turn.profile = Some("coding".into());
+    turn.split = Some(Drawn {
+        profile: "coding".into(),
+        tried: true,
+    });
     turn.hops = vec![
         HopReport {
             status: Some(StatusCode::OK),
@@ -176,7 +180,7 @@ pub(super) fn full_turn() -> TurnReport {
 
 #[test]
 fn finishing_a_turn_counts_it() {
-    let metrics = Metrics::new(&["gpt-5"]).unwrap();
+    let metrics = Metrics::new(&["gpt-5"], None).unwrap();
     finish(&metrics, &full_turn());
     assert!(
         metrics

@@ -11,7 +11,9 @@ use plimsoll_core::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repe
 use plimsoll_core::session::view::Parts;
 use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
-use plimsoll_model::{CacheFacts, Edits, GuideReason, MissCause, NeededCounts, RecallCall, Usage};
+use plimsoll_model::{
+    CacheFacts, Drawn, Edits, GuideReason, MissCause, NeededCounts, RecallCall, Usage,
+};
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::Account;
 use plimsoll_wire::Dialect;
@@ -60,6 +62,8 @@ pub struct TurnReport {
     pub mode: Mode,
     /// The profile under which it was served, for the log only.
     pub profile: Option<String>,
+    /// The place of its session in a split.
+    pub split: Option<Drawn>,
     /// The upstream calls, in order: one for each hop.
     pub hops: Vec<HopReport>,
     /// The sizes and the budget. `None` if nothing was counted.

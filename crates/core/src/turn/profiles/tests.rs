@@ -35,6 +35,7 @@ fn profiles(all: &[(&str, Option<Occasion>)]) -> Profiles {
     Profiles {
         base: Settings::default(),
         named: (0..).zip(all).map(profile).collect(),
+        split: None,
     }
 }
 
@@ -55,8 +56,14 @@ fn from<'a>(path: &'a str, agent: &'a str) -> Envelope<'a> {
 
 /// A path whose conversation began under a profile.
 fn begun(profile: Option<&str>) -> Path {
+    begun_in(profile, None)
+}
+
+/// The same in a split.
+fn begun_in(profile: Option<&str>, split: Option<Drawn>) -> Path {
     let record = TurnRecord {
         profile: profile.map(str::to_owned),
+        split,
         ..TurnRecord::default()
     };
     let mut path = Path::default();
@@ -150,27 +157,82 @@ fn the_mode_is_known_without_a_model() {
 fn a_conversation_goes_on_as_it_began() {
     let all = profiles(&[("a", None), ("b", None)]);
     let none = Overrides::default();
+    let served =
+        |asked: &Overrides, path: &Path, chosen| all.choice(asked, path, chosen, None).profile;
     for (before, chosen, wanted) in [
-        (Some("a"), Some("b"), Some(Some("a"))),
-        (Some("a"), None, Some(Some("a"))),
-        (Some("a"), Some("a"), None),
-        (None, Some("a"), Some(None)),
+        (Some("a"), Some("b"), Some("a")),
+        (Some("a"), None, Some("a")),
+        (Some("a"), Some("a"), Some("a")),
+        (None, Some("a"), None),
         (None, None, None),
-        (Some("gone"), Some("a"), Some(None)),
+        (Some("gone"), Some("a"), None),
         (Some("gone"), None, None),
-        (Some("smolagents"), None, Some(Some("smolagents"))),
+        (Some("smolagents"), None, Some("smolagents")),
     ] {
         let path = begun(before);
-        let found = all.begun(&none, &path, chosen);
-        assert_eq!(found, wanted, "{before:?} {chosen:?}");
-        assert_eq!(all.begun(&named("b"), &path, Some("b")), None);
+        let found = served(&none, &path, chosen);
+        assert_eq!(found.as_deref(), wanted, "{before:?} {chosen:?}");
+        assert_eq!(served(&named("b"), &path, Some("b")).as_deref(), Some("b"));
     }
-    assert_eq!(all.begun(&none, &Path::default(), Some("a")), None);
+    let path = Path::default();
+    assert_eq!(served(&none, &path, Some("a")).as_deref(), Some("a"));
+}
+
+#[test]
+fn who_is_drawn_is_served_under_what_is_tried() {
+    let all = profiles(&[("a", None), ("b", None)]);
+    let none = Overrides::default();
+    let drawn = |tried| {
+        Some(Drawn {
+            profile: "b".to_owned(),
+            tried,
+        })
+    };
+    let choice = |profile: Option<&str>, split| Choice {
+        profile: profile.map(str::to_owned),
+        split,
+    };
+    let begins = |drawn| all.choice(&none, &Path::default(), Some("a"), drawn);
+    assert_eq!(begins(drawn(true)), choice(Some("b"), drawn(true)));
+    assert_eq!(begins(drawn(false)), choice(Some("a"), drawn(false)));
+    assert_eq!(begins(None), choice(Some("a"), None));
+    // It stays so, whatever would be drawn now; what a request names holds for it alone, and its session stays where it is.
+    let path = begun_in(Some("b"), drawn(true));
+    let goes_on = |asked: &Overrides, chosen| all.choice(asked, &path, chosen, drawn(false));
+    assert_eq!(goes_on(&none, None), choice(Some("b"), drawn(true)));
+    let asked = named("a");
+    assert_eq!(goes_on(&asked, Some("a")), choice(Some("a"), drawn(true)));
+}
+
+#[test]
+fn what_is_tried_serves_nobody_else_and_may_be_for_some_alone() {
+    let mut all = profiles(&[
+        ("b", when(&["gpt-*"], &[], &[])),
+        ("c", when(&[], &[], &[])),
+    ]);
+    let (none, here) = (Overrides::default(), from(CHAT, ""));
+    assert_eq!(all.chosen(&none, here, Some("gpt-5")), Some("b"));
+    assert_eq!(all.fits_split(&none, here, "gpt-5"), None);
+    all.split = Some(Split {
+        profile: "b".to_owned(),
+        share: 0.5,
+    });
+    assert_eq!(all.chosen(&none, here, Some("gpt-5")), Some("c"));
+    assert_eq!(all.fits_split(&none, here, "gpt-5"), Some(true));
+    assert_eq!(all.fits_split(&none, here, "o3"), Some(false));
+    // Whoever names a profile is not drawn, and may name the one that is tried.
+    let asked = named("b");
+    assert_eq!(all.fits_split(&asked, here, "gpt-5"), None);
+    assert_eq!(all.chosen(&asked, here, Some("gpt-5")), Some("b"));
 }
 
 #[test]
 fn what_a_conversation_began_with_outlives_its_records() {
-    let path = begun(Some("a"));
+    let drawn = Drawn {
+        profile: "a".to_owned(),
+        tried: true,
+    };
+    let path = begun_in(Some("a"), Some(drawn));
     let twice = |mut path: Path| {
         let record = TurnRecord {
             profile: Some("a".to_owned()),
@@ -188,10 +250,11 @@ fn what_a_conversation_began_with_outlives_its_records() {
         crate::session::align::align(&path, &[]),
     ] {
         assert!(path.has_begun());
-        assert_eq!(path.profile.as_deref(), Some("a"));
+        assert_eq!(path.choice.profile.as_deref(), Some("a"));
+        assert!(path.choice.split.as_ref().is_some_and(|split| split.tried));
     }
     let none = Path::new(Vec::new(), Marks::default(), ItemNo(0));
-    assert!(!none.has_begun() && none.profile.is_none());
+    assert!(!none.has_begun() && none.choice == Choice::default());
 }
 
 #[test]
@@ -201,7 +264,8 @@ fn terms_are_those_of_the_profile() {
     let ceiling = |profile| {
         let terms = all.terms(profile, &Overrides::default(), None, "m");
         let terms = terms.unwrap();
-        (terms.ceiling, terms.ladder.has(Policy::None), terms.profile)
+        let none = terms.ladder.has(Policy::None);
+        (terms.ceiling, none, terms.choice.profile)
     };
     let own = |name: &str| Some(name.to_owned());
     assert_eq!(ceiling(Some("a")), (10_001, false, own("a")));

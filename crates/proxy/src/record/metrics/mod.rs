@@ -14,6 +14,7 @@ mod turns;
 
 use std::fmt;
 
+use plimsoll_model::{Arm, Drawn};
 use prometheus::{Registry, TextEncoder};
 
 pub use self::error::MetricsError;
@@ -34,6 +35,11 @@ pub struct Metrics {
     requests: Vec<Row>,
     /// What turns move.
     turns: Vec<Row>,
+    /// What a split is judged by: the rows of each arm, and of all sessions that are in none. While sessions are not split
+    /// there are the latter alone, and they count all.
+    arms: Vec<(Option<Arm>, Vec<Row>)>,
+    /// The profile that is tried, if sessions are split.
+    tried: Option<String>,
     others: Others,
     models: ModelLabels,
 }
@@ -46,16 +52,19 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// Registers every metric. `models` are the names, and globs of names, that may be the label
-    /// `model`. All others count as `other`.
+    /// `model`. All others count as `other`. `tried` is the profile that is tried, if sessions are split.
     ///
     /// # Errors
     /// [`MetricsError`] if an entry of `models` is not a glob, or if this module names a metric
     /// twice.
-    pub fn new<S: AsRef<str>>(models: &[S]) -> Result<Self, MetricsError> {
+    pub fn new<S: AsRef<str>>(models: &[S], tried: Option<&str>) -> Result<Self, MetricsError> {
         let models = ModelLabels::new(models)?;
         let listed = models.listed();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
-        let registrar = Registrar(Registry::new());
+        let mut registrar = Registrar {
+            registry: Registry::new(),
+            arm: None,
+        };
         let mut requests = Table::new(&registrar);
         turns::of_requests(&mut requests)?;
         let mut turns = Table::new(&registrar);
@@ -65,10 +74,20 @@ impl Metrics {
         // What the system knows of the process has the names that all programs use. Only Linux tells it.
         #[cfg(target_os = "linux")]
         registrar.system(prometheus::process_collector::ProcessCollector::for_self())?;
+        let arms = Arm::ALL.iter().filter(|_| tried.is_some()).map(Some);
+        let mut of_arms = Vec::new();
+        for arm in arms.chain([None]) {
+            registrar.arm = tried.map(|_| arm.map_or("none", |arm| arm.name()));
+            let mut rows = Table::new(&registrar);
+            turns::of_arms(&mut rows)?;
+            of_arms.push((arm.copied(), rows.rows));
+        }
         Ok(Self {
-            registry: registrar.0,
+            registry: registrar.registry,
             requests,
             turns,
+            arms: of_arms,
+            tried: tried.map(str::to_owned),
             others,
             models,
         })
@@ -83,8 +102,18 @@ impl Metrics {
         let counted = Counted { turn, model };
         self.requests.iter().for_each(|row| row(&counted));
         if turn.route != Route::CountTokens {
-            self.turns.iter().for_each(|row| row(&counted));
+            let arm = self.arm(turn);
+            let arms = self.arms.iter().filter(|(of, _)| *of == arm);
+            let rows = arms.flat_map(|(_, rows)| rows).chain(&self.turns);
+            rows.for_each(|row| row(&counted));
         }
+    }
+
+    /// The arm of a turn's session in the split that is going on.
+    fn arm(&self, turn: &TurnReport) -> Option<Arm> {
+        let split = turn.split.as_ref();
+        let split = split.filter(|split| Some(&split.profile) == self.tried.as_ref());
+        split.map(Drawn::arm)
     }
 
     /// Renders everything in Prometheus' text format, with fresh values about the process.

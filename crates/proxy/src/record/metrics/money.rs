@@ -8,22 +8,14 @@ use super::table::{Table, each};
 use crate::record::labels::{CallRole, LedgerSide, LedgerTokens, SavedPart};
 use crate::record::turn_report::TurnReport;
 
-/// All of them.
+/// All that a split is not judged by.
 pub(super) fn of_turns(t: &mut Table<'_>) -> Result<(), Error> {
     cost(t)?;
-    saved(t)
+    projected(t)
 }
 
-/// What turns cost, and what the clients' own requests would have cost.
+/// What turns cost, in parts.
 fn cost(t: &mut Table<'_>) -> Result<(), Error> {
-    t.sums(
-        "cost_usd_total",
-        "Money paid to providers, in US dollars",
-        "kind",
-        |turn, add| {
-            each(LedgerTokens::ALL, |kind| add(kind, turn.cost_usd(kind)));
-        },
-    )?;
     t.pairs(
         "ledger_tokens_total",
         "Tokens of all upstream calls (sent), of the clients' own requests if they had been forwarded as they were \
@@ -35,22 +27,6 @@ fn cost(t: &mut Table<'_>) -> Result<(), Error> {
                 let Some((usage, ..)) = turn.side(side) else { continue };
                 each(LedgerTokens::ALL, |kind| add(side, kind, kind.of(usage)));
             }
-        },
-    )?;
-    t.sums(
-        "ledger_units_total",
-        "What those tokens cost by the model's prices, in units of one plain input token",
-        "side",
-        |turn, add| each_side(turn, |side, units, _| add(side, units)),
-    )?;
-    t.sums(
-        "ledger_usd_total",
-        "What those tokens cost in US dollars, where the model's price is known",
-        "side",
-        |turn, add| {
-            each_side(turn, |side, units, usd| {
-                add(side, usd.unwrap_or_default() * units)
-            })
         },
     )?;
     // Units without a price have a metric of their own, so that the sum in dollars does not look complete.
@@ -84,25 +60,8 @@ fn cost(t: &mut Table<'_>) -> Result<(), Error> {
     )
 }
 
-/// What was saved, and what watched turns would have saved.
-fn saved(t: &mut Table<'_>) -> Result<(), Error> {
-    t.balances(
-        "saved_units",
-        "What was saved so far, in units of one plain input token: net is evicted and breakpoints less rewritten and \
-         annotated; unexplained is no part of it; may fall",
-        "part",
-        |turn, add| each_part(turn.ledger.as_ref(), |part, units, _| add(part, units)),
-    )?;
-    t.balances(
-        "saved_usd",
-        "The same in US dollars, where the model's price is known",
-        "part",
-        |turn, add| {
-            each_part(turn.ledger.as_ref(), |part, units, usd| {
-                add(part, usd * units)
-            })
-        },
-    )?;
+/// What watched turns would have saved.
+fn projected(t: &mut Table<'_>) -> Result<(), Error> {
     t.balances(
         "projected_saved_units",
         "What watched turns would have saved so far if they were managed, as saved_units; none of it was saved",
@@ -124,6 +83,51 @@ fn saved(t: &mut Table<'_>) -> Result<(), Error> {
         "Turns that were only watched, by how much is known about them as managed turns",
         "outcome",
         |turn, add| each(turn.projection, |projection| add(projection, 1)),
+    )
+}
+
+/// What turns cost, what the clients' own requests would have cost, and what was saved.
+pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
+    t.sums(
+        "cost_usd_total",
+        "Money paid to providers, in US dollars",
+        "kind",
+        |turn, add| {
+            each(LedgerTokens::ALL, |kind| add(kind, turn.cost_usd(kind)));
+        },
+    )?;
+    t.sums(
+        "ledger_units_total",
+        "What those tokens cost by the model's prices, in units of one plain input token",
+        "side",
+        |turn, add| each_side(turn, |side, units, _| add(side, units)),
+    )?;
+    t.sums(
+        "ledger_usd_total",
+        "What those tokens cost in US dollars, where the model's price is known",
+        "side",
+        |turn, add| {
+            each_side(turn, |side, units, usd| {
+                add(side, usd.unwrap_or_default() * units)
+            })
+        },
+    )?;
+    t.balances(
+        "saved_units",
+        "What was saved so far, in units of one plain input token: net is evicted and breakpoints less rewritten and \
+         annotated; unexplained is no part of it; may fall",
+        "part",
+        |turn, add| each_part(turn.ledger.as_ref(), |part, units, _| add(part, units)),
+    )?;
+    t.balances(
+        "saved_usd",
+        "The same in US dollars, where the model's price is known",
+        "part",
+        |turn, add| {
+            each_part(turn.ledger.as_ref(), |part, units, usd| {
+                add(part, usd * units)
+            })
+        },
     )
 }
 

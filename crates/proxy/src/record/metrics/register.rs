@@ -53,22 +53,34 @@ pub(super) fn opts(name: &str, help: &str) -> Opts {
 }
 
 /// Makes and registers a metric in one step, so that none is made and forgotten.
-pub(super) struct Registrar(pub Registry);
+pub(super) struct Registrar {
+    pub registry: Registry,
+    /// The arm of a split that all metrics are of that are made. None while sessions are not split.
+    pub arm: Option<&'static str>,
+}
 
 impl Registrar {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        let opts = opts(name, help);
+        match self.arm {
+            Some(arm) => opts.const_label("arm", arm),
+            None => opts,
+        }
+    }
+
     /// Registers a metric that exists already, such as a counter that is older than its registry.
     pub fn add<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
-        self.0.register(Box::new(collector.clone()))?;
+        self.registry.register(Box::new(collector.clone()))?;
         Ok(collector)
     }
 
     pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter, Error> {
-        self.add(IntCounter::with_opts(opts(name, help))?)
+        self.add(IntCounter::with_opts(self.opts(name, help))?)
     }
 
     /// Counters whose labels are not all known beforehand. The caller touches those that are.
     pub fn open(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
-        self.add(IntCounterVec::new(opts(name, help), labels)?)
+        self.add(IntCounterVec::new(self.opts(name, help), labels)?)
     }
 
     /// Counters of a closed set.
@@ -102,12 +114,12 @@ impl Registrar {
         help: &str,
         label: &str,
     ) -> Result<Each<L, Counter>, Error> {
-        let sums = self.add(CounterVec::new(opts(name, help), &[label])?)?;
+        let sums = self.add(CounterVec::new(self.opts(name, help), &[label])?)?;
         Ok(Each::of(|word| sums.with_label_values(&[word])))
     }
 
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
-        self.add(IntGauge::with_opts(opts(name, help))?)
+        self.add(IntGauge::with_opts(self.opts(name, help))?)
     }
 
     /// Gauges for a closed set.
@@ -117,7 +129,7 @@ impl Registrar {
         help: &str,
         label: &str,
     ) -> Result<Each<L, IntGauge>, Error> {
-        let gauges = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;
+        let gauges = self.add(IntGaugeVec::new(self.opts(name, help), &[label])?)?;
         Ok(Each::of(|word| gauges.with_label_values(&[word])))
     }
 
@@ -128,24 +140,24 @@ impl Registrar {
         help: &str,
         label: &str,
     ) -> Result<Each<L, Gauge>, Error> {
-        let gauges = self.add(GaugeVec::new(opts(name, help), &[label])?)?;
+        let gauges = self.add(GaugeVec::new(self.opts(name, help), &[label])?)?;
         Ok(Each::of(|word| gauges.with_label_values(&[word])))
     }
 
     /// A gauge that is always 1 and says something by its label.
     pub fn fact(&self, name: &str, help: &str, label: &str, word: &str) -> Result<(), Error> {
-        let gauge = self.add(IntGaugeVec::new(opts(name, help), &[label])?)?;
+        let gauge = self.add(IntGaugeVec::new(self.opts(name, help), &[label])?)?;
         gauge.with_label_values(&[word]).set(1);
         Ok(())
     }
 
     /// Registers what has names of its own.
     pub fn system<C: Collector + 'static>(&self, collector: C) -> Result<(), Error> {
-        self.0.register(Box::new(collector))
+        self.registry.register(Box::new(collector))
     }
 
     pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
+        let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets.to_vec());
         self.add(Histogram::with_opts(opts)?)
     }
 
@@ -156,7 +168,7 @@ impl Registrar {
         label: &str,
         buckets: &[f64],
     ) -> Result<HistogramVec, Error> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
+        let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets.to_vec());
         self.add(HistogramVec::new(opts, &[label])?)
     }
 }

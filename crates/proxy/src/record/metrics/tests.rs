@@ -9,7 +9,7 @@ use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
 use plimsoll_model::{
-    DelimiterAction, EditKind, GuideReason, MissCause, RecallCall, RecallOutcome,
+    DelimiterAction, Drawn, EditKind, GuideReason, MissCause, RecallCall, RecallOutcome,
 };
 use plimsoll_store::Health;
 use plimsoll_tokens::ledger::Account;
@@ -40,7 +40,7 @@ const PAGE_HEAD: &str = "# Metrics
 
 All names begin with `plimsoll_`. What to look at, and what is good, stands in [`ops.md`](ops.md#what-to-watch). On Linux those of the
 process stand beside them under the names that all programs use (`process_resident_memory_bytes` and six more). An open label has no
-list of words that is known beforehand.
+list of words that is known beforehand. The label `arm` is there while sessions are [split](ops.md#which-of-two-settings-is-better).
 
 | metric | type | labels | what it counts |
 |---|---|---|---|
@@ -52,7 +52,7 @@ fn page_path() -> std::path::PathBuf {
 
 /// The page as the table of metrics makes it.
 fn page() -> String {
-    let metrics = metrics();
+    let metrics = split();
     // Open labels have their first series with the first turn.
     metrics.observe(&full_turn());
     let mut page = PAGE_HEAD.to_owned();
@@ -94,7 +94,58 @@ pub(super) fn documented() -> Vec<Documented> {
 }
 
 fn metrics() -> Metrics {
-    Metrics::new(&["gpt-5", "claude-opus-5"]).unwrap()
+    Metrics::new(&["gpt-5", "claude-opus-5"], None).unwrap()
+}
+
+/// The metrics while a profile is tried.
+fn split() -> Metrics {
+    Metrics::new(&["gpt-5", "claude-opus-5"], Some("coding")).unwrap()
+}
+
+#[test]
+fn a_turn_counts_in_the_arm_of_its_session_alone() {
+    let (plain, split) = (metrics(), split());
+    let drawn = |profile: &str, tried| {
+        let profile = profile.to_owned();
+        Some(Drawn { profile, tried })
+    };
+    // The second to last was drawn for another profile, before.
+    let turns = [
+        drawn("coding", true),
+        drawn("coding", false),
+        drawn("review", true),
+        None,
+    ];
+    for split_of in &turns {
+        let mut turn = full_turn();
+        turn.split.clone_from(split_of);
+        plain.observe(&turn);
+        split.observe(&turn);
+    }
+    let (plain, split) = (samples(&plain), samples(&split));
+    let ours = plain
+        .iter()
+        .filter(|(name, _)| name.starts_with("plimsoll_"));
+    for (name, value) in ours {
+        let of = |arm: &str| {
+            let label = format!("arm=\"{arm}\"");
+            let armed = match name.split_once('{') {
+                Some((name, labels)) => format!("{name}{{{label},{labels}"),
+                None => format!("{name}{{{label}}}"),
+            };
+            split.get(&armed).copied()
+        };
+        match ["tried", "base", "none"].map(of) {
+            [Some(tried), Some(base), Some(none)] => {
+                let off = [tried - value / 4.0, base - value / 4.0, none - value / 2.0];
+                let most = 1e-9 * value.abs();
+                assert!(off.iter().all(|off| off.abs() <= most), "{name}: {off:?}");
+            }
+            [None, None, None] => assert_eq!(split.get(name), Some(value), "{name}"),
+            some => panic!("{name}: {some:?}"),
+        }
+    }
+    assert!(split.len() > plain.len());
 }
 
 /// Samples by their name and labels as written; the labels' order is the encoder's.

@@ -241,14 +241,6 @@ fn views(t: &mut Table<'_>) -> Result<(), Error> {
         },
     )?;
     t.count(
-        "budget_unmet_total",
-        "Turns over the ceiling although everything that may be evicted was",
-        |turn| {
-            let exceeded = |budget| budget == Budget::Exceeded;
-            u64::from(turn.context.is_some_and(|context| exceeded(context.budget)))
-        },
-    )?;
-    t.count(
         "prefix_breaks_total",
         "Requests that did not extend the prefix that the provider had cached",
         |turn| turn.prefix_breaks,
@@ -269,14 +261,6 @@ fn views(t: &mut Table<'_>) -> Result<(), Error> {
 
 /// Passes, and what they took and kept.
 fn passes(t: &mut Table<'_>) -> Result<(), Error> {
-    t.counts(
-        "passes_total",
-        "Passes committed",
-        "trigger",
-        |turn, add| {
-            each(of_passes(turn), |pass| add(pass.trigger, 1));
-        },
-    )?;
     t.counts(
         "passes_above_floor_total",
         "Passes that stopped above the floor, so that the next one comes sooner",
@@ -360,12 +344,6 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
             })
         },
     )?;
-    t.spread(
-        "hidden_hops",
-        "Upstream calls of a managed turn beyond its first",
-        HOP_BUCKETS,
-        |turn, observe| each(hidden_hops(turn), |hops| observe(lossy(hops))),
-    )?;
     t.count(
         "serial_hops_total",
         "Hidden hops of requests that allow one call a message, where every annotation costs an upstream call",
@@ -377,14 +355,6 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
         "reason",
         |turn, add| each(turn.guided, |reason| add(reason, 1)),
     )?;
-    t.counts(
-        "recall_total",
-        "Calls of the hidden tool recall",
-        "outcome",
-        |turn, add| {
-            each(&turn.recalls, |call| add(call.outcome, 1));
-        },
-    )?;
     t.count(
         "recalled_tokens_total",
         "Tokens that recall brought back",
@@ -392,7 +362,7 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
     )
 }
 
-/// What passes leave of what they find, and what answers needed of the rest.
+/// What passes leave of what they find.
 fn losses(t: &mut Table<'_>) -> Result<(), Error> {
     t.spread(
         "pass_strings_kept_ratio",
@@ -405,6 +375,41 @@ fn losses(t: &mut Table<'_>) -> Result<(), Error> {
         "Of the lines of at least 12 characters that stood in view as they came, the share that a pass left in view",
         SHARE_BUCKETS,
         |turn, observe| each(&turn.kept, |kept| observe(kept.lines)),
+    )
+}
+
+/// What a split is judged by: of each arm, while sessions are split.
+pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
+    money::of_arms(t)?;
+    t.spread(
+        "hidden_hops",
+        "Upstream calls of a managed turn beyond its first",
+        HOP_BUCKETS,
+        |turn, observe| each(hidden_hops(turn), |hops| observe(lossy(hops))),
+    )?;
+    t.count(
+        "budget_unmet_total",
+        "Turns over the ceiling although everything that may be evicted was",
+        |turn| {
+            let exceeded = |budget| budget == Budget::Exceeded;
+            u64::from(turn.context.is_some_and(|context| exceeded(context.budget)))
+        },
+    )?;
+    t.counts(
+        "passes_total",
+        "Passes committed",
+        "trigger",
+        |turn, add| {
+            each(of_passes(turn), |pass| add(pass.trigger, 1));
+        },
+    )?;
+    t.counts(
+        "recall_total",
+        "Calls of the hidden tool recall",
+        "outcome",
+        |turn, add| {
+            each(&turn.recalls, |call| add(call.outcome, 1));
+        },
     )?;
     t.count(
         "refetch_total",
