@@ -1,7 +1,7 @@
-//! `plimsoll split`: compares the sessions that are served under a profile that is tried with those beside them. Owns
+//! `plimsoll split`: compares the sessions that are served under a profile that is tried with those of the base arm. Owns
 //! what is compared and its table. Reads the console's API, and never a store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use plimsoll_lab::bootstrap::{Compared, Estimate, LEVEL, SAMPLES, Sums, compare};
+use plimsoll_lab::bootstrap::{Compared, Estimate, LEVEL, SAMPLES, compare};
 use plimsoll_model::Arm;
 use serde_json::Value;
 
@@ -19,13 +19,12 @@ use super::serve;
 use super::sessions::{listed, text};
 use crate::config::{Config, Flags};
 
-/// With fewer sessions in an arm nothing is told: an interval by so few is too narrow.
+/// A figure of fewer sessions in an arm is not told.
 const LEAST: usize = 20;
-
 /// How deep sub-agents of sub-agents are followed.
 const DEEPEST: usize = 32;
 
-/// Compares the two arms of a split, over all sessions of the server on this machine.
+/// Compares the two arms of a split, over the newest sessions of the server on this machine.
 #[derive(Debug, Args)]
 pub struct SplitArgs {
     /// The profile that is or was tried [default: `split.profile` of the configuration].
@@ -39,21 +38,39 @@ pub struct SplitArgs {
     config: Option<PathBuf>,
 }
 
-/// The sums of a session by which arms are compared, by their places.
-mod sum {
-    pub const SESSIONS: usize = 0;
-    pub const PRICED: usize = 1;
-    pub const PAID: usize = 2;
-    pub const WHOLE: usize = 3;
-    pub const TURNS: usize = 4;
-    pub const PASSES: usize = 5;
-    pub const OVER: usize = 6;
-    pub const AGAIN: usize = 7;
-    pub const RECALLS: usize = 8;
-    pub const MISSED: usize = 9;
-    pub const NEEDED: usize = 10;
-    /// How many there are.
-    pub const ALL: usize = 11;
+/// What is summed up of a session.
+#[derive(Clone, Copy)]
+enum Sum {
+    Sessions,
+    /// Sessions whose cost is known.
+    Priced,
+    Paid,
+    Whole,
+    Turns,
+    Passes,
+    Over,
+    Again,
+    Recalls,
+    Missed,
+    /// Missed or held.
+    Needed,
+}
+
+/// The sums of a session, in the order of [`Sum`].
+type Sums = [f64; Sum::Needed as usize + 1];
+
+impl Sum {
+    /// The place of one of the sums of a session.
+    #[expect(clippy::indexing_slicing, reason = "there is a place for each")]
+    const fn of(self, sums: &mut Sums) -> &mut f64 {
+        &mut sums[self as usize]
+    }
+
+    /// One of the sums of all sessions of an arm.
+    fn over(self, arm: &[Sums]) -> f64 {
+        let all = arm.iter().filter_map(|sums| sums.get(self as usize));
+        all.fold(0.0, |all, one| all + one)
+    }
 }
 
 /// How a figure is written.
@@ -65,53 +82,47 @@ enum Unit {
     Plain,
 }
 
-/// A figure of an arm: one sum over another.
-struct Figure {
-    name: &'static str,
-    of: (usize, usize),
-    unit: Unit,
-}
-
-const FIGURES: [Figure; 8] = [
-    Figure::new("cost a session", (sum::PAID, sum::PRICED), Unit::Money),
-    Figure::new(
+/// The figures of an arm, each one sum over another.
+const FIGURES: [(&str, Sum, Sum, Unit); 8] = [
+    ("cost a session", Sum::Paid, Sum::Priced, Unit::Money),
+    (
         "paid over what was sent whole",
-        (sum::PAID, sum::WHOLE),
+        Sum::Paid,
+        Sum::Whole,
         Unit::Ratio,
     ),
-    Figure::new("turns a session", (sum::TURNS, sum::SESSIONS), Unit::Plain),
-    Figure::new(
+    ("turns a session", Sum::Turns, Sum::Sessions, Unit::Plain),
+    (
         "passes in 100 turns",
-        (sum::PASSES, sum::TURNS),
+        Sum::Passes,
+        Sum::Turns,
         Unit::Hundredths,
     ),
-    Figure::new(
+    (
         "over budget in 100 turns",
-        (sum::OVER, sum::TURNS),
+        Sum::Over,
+        Sum::Turns,
         Unit::Hundredths,
     ),
-    Figure::new(
-        "asked again in 100 turns",
-        (sum::AGAIN, sum::TURNS),
+    (
+        "called again in 100 turns",
+        Sum::Again,
+        Sum::Turns,
         Unit::Hundredths,
     ),
-    Figure::new(
+    (
         "recalled in 100 turns",
-        (sum::RECALLS, sum::TURNS),
+        Sum::Recalls,
+        Sum::Turns,
         Unit::Hundredths,
     ),
-    Figure::new(
+    (
         "missed of 100 strings needed",
-        (sum::MISSED, sum::NEEDED),
+        Sum::Missed,
+        Sum::Needed,
         Unit::Hundredths,
     ),
 ];
-
-impl Figure {
-    const fn new(name: &'static str, of: (usize, usize), unit: Unit) -> Self {
-        Self { name, of, unit }
-    }
-}
 
 /// Prints the comparison.
 ///
@@ -145,35 +156,29 @@ fn configured(args: &SplitArgs) -> anyhow::Result<String> {
     Ok(split.profile)
 }
 
-/// What the sessions of both arms came to, each with its sub-agents and branches. None of them counts twice.
-fn sessions(rows: &[Value], money: &str) -> [Vec<Sums<{ sum::ALL }>>; 2] {
-    let parents: HashMap<&str, &str> = rows
-        .iter()
-        .filter_map(|row| Some((text(row, "session"), row.get("parent")?.as_str()?)))
-        .collect();
-    let mut arms: [HashMap<&str, Sums<{ sum::ALL }>>; 2] = Default::default();
+/// What the sessions of each arm came to, each with its sub-agents and branches. Every row counts once.
+fn sessions(rows: &[Value], money: &str) -> [Vec<Sums>; 2] {
+    let mut parents: HashMap<&str, &str> = HashMap::new();
+    let mut arms: HashMap<&str, usize> = HashMap::new();
     for row in rows {
+        let (name, parent) = (text(row, "session"), row.get("parent"));
+        parents.extend(parent.and_then(Value::as_str).map(|parent| (name, parent)));
         let arm = row.pointer("/split/arm").and_then(Value::as_str);
         let arm = Arm::ALL.iter().position(|one| Some(one.name()) == arm);
-        let Some(sums) = arm.and_then(|arm| arms.get_mut(arm)) else {
-            continue;
-        };
-        let sums = sums
-            .entry(root(&parents, text(row, "session")))
-            .or_insert_with(|| {
-                let mut sums = [0.0; sum::ALL];
-                sums[sum::SESSIONS] = 1.0;
-                sums[sum::PRICED] = 1.0;
-                sums
-            });
-        add(sums, row, money);
+        arms.extend(arm.map(|arm| (name, arm)));
     }
-    arms.map(|sessions| {
-        let mut sessions: Vec<_> = sessions.into_iter().collect();
-        // The samples depend on the order, and the same sessions are to give the same intervals.
-        sessions.sort_unstable_by(|one, other| one.0.cmp(other.0));
-        sessions.into_iter().map(|(_, sums)| sums).collect()
-    })
+    // The samples depend on the order, and the same sessions are to give the same intervals.
+    let mut sessions: [BTreeMap<&str, Sums>; 2] = Default::default();
+    for row in rows {
+        let name = text(row, "session");
+        let root = root(&parents, name);
+        // A sub-agent whose parent was not known yet may have been drawn otherwise. It counts with its parent all the same.
+        let arm = arms.get(root).or_else(|| arms.get(name));
+        if let Some(sessions) = arm.and_then(|arm| sessions.get_mut(*arm)) {
+            add(sessions.entry(root).or_default(), row, money);
+        }
+    }
+    sessions.map(|sessions| sessions.into_values().collect())
 }
 
 /// The session from which another descends. Only wrong headers make a circle of parents, or a chain that is longer than
@@ -190,63 +195,44 @@ fn root<'a>(parents: &HashMap<&'a str, &'a str>, session: &'a str) -> &'a str {
 }
 
 /// Adds a row to what its session came to.
-fn add(sums: &mut Sums<{ sum::ALL }>, row: &Value, money: &str) {
+fn add(sums: &mut Sums, row: &Value, money: &str) {
     let number = |field: &str| row.pointer(field).and_then(Value::as_f64);
     let counted = |field: &str| number(field).unwrap_or_default();
-    // Of a session that is only watched it is known what it would have cost.
-    let account = |part: &str| {
-        let of = |account: &str| number(&format!("/{account}/{money}/{part}"));
-        of("saved").or_else(|| of("projected"))
-    };
-    match (account("paid"), account("whole")) {
-        (Some(paid), Some(whole)) if sums[sum::PRICED] > 0.0 => {
-            sums[sum::PAID] += paid;
-            sums[sum::WHOLE] += whole;
-        }
-        // What a session cost is known of all its turns, or not at all.
-        _ => [sum::PRICED, sum::PAID, sum::WHOLE]
-            .into_iter()
-            .for_each(|at| sums[at] = 0.0),
+    let account = |part: &str| number(&format!("/saved/{money}/{part}"));
+    *Sum::Sessions.of(sums) = 1.0;
+    if let (Some(paid), Some(whole)) = (account("paid"), account("whole")) {
+        *Sum::Priced.of(sums) = 1.0;
+        *Sum::Paid.of(sums) += paid;
+        *Sum::Whole.of(sums) += whole;
     }
-    for (at, counted) in [
-        (sum::TURNS, counted("/turns")),
-        (sum::PASSES, counted("/passes")),
-        (sum::OVER, counted("/over")),
-        (
-            sum::AGAIN,
-            counted("/needed/read_again") + counted("/needed/asked_again"),
-        ),
-        (sum::RECALLS, counted("/recalls")),
-        (sum::MISSED, counted("/needed/missed")),
-        (
-            sum::NEEDED,
-            counted("/needed/missed") + counted("/needed/held"),
-        ),
+    let again = counted("/needed/read_again") + counted("/needed/asked_again");
+    let missed = counted("/needed/missed");
+    for (sum, counted) in [
+        (Sum::Turns, counted("/turns")),
+        (Sum::Passes, counted("/passes")),
+        (Sum::Over, counted("/over")),
+        (Sum::Again, again),
+        (Sum::Recalls, counted("/recalls")),
+        (Sum::Missed, missed),
+        (Sum::Needed, missed + counted("/needed/held")),
     ] {
-        sums[at] += counted;
+        *sum.of(sums) += counted;
     }
 }
 
 /// The comparison as a table.
 fn table(profile: &str, rows: &[Value]) -> String {
-    let priced = rows.iter().any(|row| {
-        let usd = |account: &str| row.pointer(&format!("/{account}/usd/paid"));
-        usd("saved").or_else(|| usd("projected")).is_some()
-    });
-    let money = if priced { "usd" } else { "units" };
-    let [base, tried] = sessions(rows, money);
-    let turns = |arm: &[Sums<{ sum::ALL }>]| {
-        let turns = arm.iter().map(|sums| sums[sum::TURNS]);
-        turns.fold(0.0, |all, turns| all + turns)
-    };
-    let profile = harmless_word(profile);
+    let priced = |row: &Value| row.pointer("/saved/usd/paid").is_some_and(Value::is_number);
+    let usd = rows.iter().any(priced);
+    let arms = sessions(rows, if usd { "usd" } else { "units" });
+    let [base, tried] = &arms;
     let mut table = format!(
-        "{profile} is tried in {} sessions ({} turns), beside {} others ({} turns); sub-agents count with their \
-         sessions\n",
+        "{} is tried in {} sessions ({} turns), and {} are the base arm ({} turns); sub-agents count with their sessions\n",
+        harmless_word(profile),
         tried.len(),
-        turns(&tried),
+        Sum::Turns.over(tried),
         base.len(),
-        turns(&base),
+        Sum::Turns.over(base),
     );
     if base.len().min(tried.len()) < LEAST {
         let _ = writeln!(
@@ -255,56 +241,67 @@ fn table(profile: &str, rows: &[Value]) -> String {
         );
         return table;
     }
+    let unpriced = arms
+        .each_ref()
+        .map(|arm| arm.len() as f64 - Sum::Priced.over(arm));
+    if unpriced.iter().any(|count| *count > 0.0) {
+        let [base, tried] = unpriced;
+        let _ = writeln!(
+            table,
+            "{base} sessions of the base arm and {tried} others have no known cost and are left out of it"
+        );
+    }
     let _ = writeln!(
         table,
-        "intervals hold {:.0} % of {SAMPLES} samples of the sessions\n\n{:<29} {:<26} {:<26} difference",
+        "intervals hold {:.0} % of {SAMPLES} samples of the sessions; chance: how many of so many random arms differ as much\n\
+         \n{:<29} {:<28} {:<28} difference",
         LEVEL * 100.0,
-        if priced {
+        if usd {
             ""
         } else {
-            "(no price is known: in tokens' worth)"
+            "(cost: in plain input tokens)"
         },
         Arm::Base.name(),
         Arm::Tried.name(),
     );
-    let places = FIGURES.map(|figure| figure.of);
-    let compared = compare([&base, &tried], &places);
-    for (figure, compared) in FIGURES.iter().zip(compared) {
+    let places = FIGURES.map(|(_, over, under, _)| (over as usize, under as usize));
+    let compared = compare([base.as_slice(), tried.as_slice()], &places, LEAST);
+    for ((name, _, _, unit), compared) in FIGURES.iter().zip(compared) {
         let shown = match compared {
-            Some(compared) => line(figure.unit, &compared),
+            Some(compared) => line(*unit, usd, &compared),
             None => "can't tell yet".to_owned(),
         };
-        let _ = writeln!(table, "{:<29} {shown}", figure.name);
+        let _ = writeln!(table, "{name:<29} {shown}");
     }
     table
 }
 
 /// A figure of both arms, their difference, and what that tells.
-fn line(unit: Unit, compared: &Compared) -> String {
-    let [base, tried] = compared.of.map(|one| shown(unit, one));
-    let difference = compared.difference;
-    let verdict = if difference.high < 0.0 {
-        "lower"
-    } else if difference.low > 0.0 {
-        "higher"
-    } else {
+fn line(unit: Unit, usd: bool, compared: &Compared) -> String {
+    let [base, tried] = compared.of.map(|one| shown(unit, usd, one));
+    let (difference, chance) = (compared.difference, compared.chance);
+    let verdict = if chance >= 1.0 - LEVEL {
         "can't tell yet"
+    } else if difference.figure < 0.0 {
+        "lower"
+    } else {
+        "higher"
     };
-    format!(
-        "{base:<26} {tried:<26} {}: {verdict}",
-        shown(unit, difference)
-    )
+    let difference = shown(unit, usd, difference);
+    format!("{base:<28} {tried:<28} {difference}, chance {chance:.4}: {verdict}")
 }
 
-fn shown(unit: Unit, one: Estimate) -> String {
+fn shown(unit: Unit, usd: bool, one: Estimate) -> String {
     let number = |number: f64| match unit {
-        Unit::Money if number.abs() >= 1_000.0 => format!("{number:.0}"),
-        Unit::Money | Unit::Ratio => format!("{number:.3}"),
+        Unit::Money if !usd => format!("{number:.0}"),
+        Unit::Money if number.abs() < 1.0 => format!("${number:.4}"),
+        Unit::Money => format!("${number:.2}"),
+        Unit::Ratio => format!("{number:.3}"),
         Unit::Hundredths => format!("{:.1}", number * 100.0),
         Unit::Plain => format!("{number:.1}"),
     };
     let Estimate { figure, low, high } = one;
-    format!("{} ({} to {})", number(figure), number(low), number(high))
+    format!("{} ({} to {})", number(figure), number(low), number(high)).replace("$-", "-$")
 }
 
 #[cfg(test)]
@@ -324,44 +321,39 @@ mod tests {
 
     #[test]
     fn sub_agents_and_branches_count_with_their_session() {
+        // An answer that broke off has no cost.
         let mut unpriced = row("u", None, "tried", 1.0);
         unpriced["saved"] = Value::Null;
-        let mut watched = row("w", None, "tried", 0.5);
-        watched["projected"] = watched["saved"].take();
         let rows = [
             row("s", None, "base", 1.0),
             row("child", Some("s"), "base", 0.25),
             row("grandchild", Some("child"), "base", 0.25),
             // Its parent is in no arm, or has no row any more.
             row("alone", Some("gone"), "base", 1.0),
-            unpriced,
             row("of u", Some("u"), "tried", 1.0),
-            watched,
+            // It spoke before its parent, and was drawn otherwise.
+            row("first", Some("u"), "base", 1.0),
+            unpriced,
             // Wrong headers.
             row("x", Some("y"), "tried", 1.0),
             row("y", Some("x"), "tried", 1.0),
         ];
         let [base, tried] = sessions(&rows, "usd");
-        let paid = |arm: &[Sums<{ sum::ALL }>]| -> Vec<(f64, f64, f64)> {
-            let sums = arm.iter();
-            sums.map(|sums| (sums[sum::PRICED], sums[sum::PAID], sums[sum::TURNS]))
+        let sums = |arm: &[Sums]| -> Vec<[f64; 3]> {
+            let of = [Sum::Priced, Sum::Paid, Sum::Turns];
+            arm.iter()
+                .map(|sums| of.map(|sum| sums[sum as usize]))
                 .collect()
         };
-        assert_eq!(paid(&base), [(1.0, 1.0, 10.0), (1.0, 1.5, 30.0)]);
-        assert_eq!(
-            paid(&tried)
-                .iter()
-                .filter(|one| **one == (0.0, 0.0, 20.0))
-                .count(),
-            1
-        );
-        let turns: f64 = tried.iter().map(|sums| sums[sum::TURNS]).sum();
+        assert_eq!(sums(&base), [[1.0, 1.0, 10.0], [1.0, 1.5, 30.0]]);
+        assert_eq!(sums(&tried)[0], [1.0, 2.0, 30.0]);
+        let turns: f64 = tried.iter().map(|sums| sums[Sum::Turns as usize]).sum();
         assert_eq!(turns, 50.0);
         let [sums, ..] = base.as_slice() else {
             panic!()
         };
-        assert_eq!(sums[sum::NEEDED], 10.0);
-        assert_eq!(sums[sum::AGAIN], 2.0);
+        assert_eq!(sums[Sum::Needed as usize], 10.0);
+        assert_eq!(sums[Sum::Again as usize], 2.0);
     }
 
     /// Rows of two arms: what a session cost in each.
@@ -388,14 +380,28 @@ mod tests {
         }
         assert!(line(&populations(60, 0.7, 1.0), "cost a session").ends_with(": higher"));
         let same = populations(60, 1.0, 1.0);
-        for figure in &FIGURES {
-            assert!(line(&same, figure.name).ends_with("can't tell yet"));
+        for (name, ..) in &FIGURES {
+            assert!(line(&same, name).ends_with("can't tell yet"));
         }
         assert_eq!(
             line(&same, "passes in 100 turns"),
-            "passes in 100 turns           20.0 (20.0 to 20.0)        20.0 (20.0 to 20.0)        \
-             0.0 (0.0 to 0.0): can't tell yet"
+            "passes in 100 turns           20.0 (20.0 to 20.0)          20.0 (20.0 to 20.0)          \
+             0.0 (0.0 to 0.0), chance 1.0000: can't tell yet"
         );
+        let cost = line(&cheaper, "cost a session");
+        assert!(
+            cost.starts_with("cost a session                $1.00 ($0."),
+            "{cost}"
+        );
+        assert!(
+            cost.contains(" -$0.3000 (-$0.") && cost.contains("chance 0.0005"),
+            "{cost}"
+        );
+        let mut unpriced = populations(60, 1.0, 1.0);
+        unpriced[0]["saved"] = Value::Null;
+        let told =
+            "\n1 sessions of the base arm and 0 others have no known cost and are left out of it\n";
+        assert!(table("b", &unpriced).contains(told));
         let few = table("b", &populations(LEAST - 1, 1.0, 0.1));
         assert!(few.ends_with("can't tell yet: 20 sessions in each arm are the least\n"));
     }

@@ -125,7 +125,7 @@ pub(super) fn split(mut section: Section<'_>, config: &mut Config) {
     let problem = match config.profiles.get(&split.profile) {
         None => Some("is none of the profiles"),
         Some(profile) if profile.turns.budget.mode != config.budget.mode => Some(
-            "has a `mode` of its own, which is decided before the session of a request is known; to compare with \
+            "has another `mode` than `budget.mode`, which is decided before the session of a request is known; to compare with \
              sessions that are left as they are, give it `policies = [\"none\"]`",
         ),
         Some(profile)

@@ -22,6 +22,30 @@ fn names(page: &Value) -> Vec<String> {
         .collect()
 }
 
+/// A list that is filtered goes on behind a session that went on meanwhile.
+#[tokio::test]
+async fn a_page_begins_behind_a_row_that_has_moved() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let proxy = Proxy::before(provider.address).await;
+    let mut agents = Vec::new();
+    for task in 0..6 {
+        let mut agent = Agent::new(&proxy, false).told(&format!("task {task}"));
+        agent.turn().await;
+        agents.push(agent.told("go on"));
+    }
+    let (_, first) = get(&proxy, "?model=gpt-4o&limit=2").await;
+    let next = first["next"].as_str().unwrap();
+    // The last of the page is the first of the list now.
+    agents[4].turn().await;
+    let (_, second) = get(&proxy, &format!("?model=gpt-4o&limit=9&cursor={next}")).await;
+    let (mut all, rest) = (names(&first), names(&second));
+    assert_eq!((all.len(), rest.len()), (2, 4));
+    all.extend(rest);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 6);
+}
+
 #[tokio::test]
 async fn each_session_has_a_row_and_the_newest_comes_first() {
     let provider = provider(Script::ask(|_| Reply::text("done"))).await;

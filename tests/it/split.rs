@@ -1,12 +1,18 @@
 //! A split over real HTTP: a share of the sessions is served under the profile that is tried, for life, with their
 //! sub-agents; whoever names a profile is in no arm; metrics and `plimsoll split` tell the arms apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::config::{Backend, Config, Secret, TenantKey};
+use plimsoll_proxy::pipeline::App;
 use plimsoll_scripted::{Provider, Reply};
-use serde_json::Value;
+use plimsoll_store::Store;
+use plimsoll_store::faults::Faults;
+use plimsoll_store::memory::Memory;
+use serde_json::{Value, json};
 
 use super::agent::{Agent, bash, none_refused, plan, provider};
 use super::console::got;
@@ -26,13 +32,23 @@ fn split(share: f64) -> String {
 
 /// A proxy with these settings, which keeps its records in a directory if one is named.
 async fn proxy(provider: &Provider, text: &str, directory: Option<&Path>) -> Proxy {
+    wired(provider, text, directory, |_| {}).await
+}
+
+/// The same with other parts.
+async fn wired(
+    provider: &Provider,
+    text: &str,
+    directory: Option<&Path>,
+    rewire: impl FnOnce(&mut App),
+) -> Proxy {
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("p.toml");
     let base =
         "[budget]\npolicies = [\"cwl\"]\n[delimiter]\nenabled = false\n[recall]\nenabled = false\n";
     std::fs::write(&path, format!("{base}{text}")).unwrap();
     let read = Config::check(&path).unwrap();
-    Proxy::with(provider.address, |config| {
+    let change = |config: &mut Config| {
         config.budget = read.budget;
         config.delimiter = read.delimiter;
         config.recall = read.recall;
@@ -44,8 +60,8 @@ async fn proxy(provider: &Provider, text: &str, directory: Option<&Path>) -> Pro
             config.store.backend = Backend::Sled;
             config.store.path = directory.to_owned();
         }
-    })
-    .await
+    };
+    Proxy::wired(provider.address, change, rewire).await
 }
 
 /// A provider whose model runs three commands, one after the other.
@@ -141,7 +157,7 @@ async fn a_share_of_sessions_is_drawn_and_metrics_tell_the_arms_apart() {
     let tried = got(&proxy, "sessions?limit=1000&split=tried").await;
     assert_eq!(tried["sessions"].as_array().unwrap().len(), 30);
     let other = got(&proxy, "sessions?split=plain").await;
-    assert_eq!(other["sessions"], serde_json::json!([]));
+    assert_eq!(other["sessions"], json!([]));
 }
 
 #[tokio::test]
@@ -179,6 +195,7 @@ async fn a_session_stays_in_its_arm_for_life() {
     second.end().await;
     // Whatever is drawn now, they go on, begin anew, and are forked as they were.
     let other = format!("{TRIED}{PLAIN}[split]\nprofile = \"plain\"\nshare = 0.9\n");
+    let mut seen: BTreeSet<String> = began.keys().cloned().collect();
     for text in [&split(0.001), &split(0.999), &other, &TRIED.to_owned()] {
         let proxy = proxy(&provider, text, place).await;
         for agent in &agents {
@@ -192,10 +209,18 @@ async fn a_session_stays_in_its_arm_for_life() {
             agent.user("on with what there was");
             agent.user("go");
             turn(&mut agent).await;
-            if text.contains("[split]") {
-                turn(&mut agent).await;
-                assert_eq!(is_clipped(&provider), began[&name] == arm(true), "{text}");
-            }
+            turn(&mut agent).await;
+            // What begins anew while nothing is split is served as without a split.
+            let splits = text.contains("[split]");
+            let tried = splits && began[&name] == arm(true);
+            assert_eq!(is_clipped(&provider), tried, "{text}");
+            // It has a row of its own, and so does what went on from where another turn had.
+            let wanted = [&began[&name], if splits { &began[&name] } else { &None }];
+            let now = arms(&proxy).await;
+            let new = now.iter().filter(|(row, _)| !seen.contains(*row));
+            let new: Vec<_> = new.map(|(_, arm)| arm).collect();
+            assert!(!new.is_empty() && new.iter().all(|arm| wanted.contains(arm)));
+            seen.extend(now.into_keys());
         }
         let now = arms(&proxy).await;
         for (name, arm) in &began {
@@ -217,7 +242,7 @@ async fn sub_agents_follow_their_parents() {
         let own = turn(&mut parent).await;
         let tried = is_clipped(&provider);
         seen[usize::from(tried)] += 1;
-        // A child, a child of that, and one whose parent says nothing until later.
+        // A child, and a child of that.
         for (child, parent) in [
             ("a", format!("session-{session}")),
             ("b", format!("a-{session}")),
@@ -232,6 +257,16 @@ async fn sub_agents_follow_their_parents() {
         }
     }
     assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}");
+    // A child that names a profile has it, and counts in the arm of its parent.
+    let parent = turn(&mut agent(&proxy, 0, false)).await;
+    let mut child = agent(&proxy, 40, false)
+        .with("x-plimsoll-parent", "session-0")
+        .with("x-plimsoll-profile", "plain");
+    turn(&mut child).await;
+    let name = turn(&mut child).await;
+    assert!(!is_clipped(&provider));
+    let now = arms(&proxy).await;
+    assert!(now[&name].is_some() && now[&name] == now[&parent]);
     // The child of a parent that is in no arm is in none.
     let mut parent = agent(&proxy, 50, false).with("x-plimsoll-profile", "plain");
     turn(&mut parent).await;
@@ -248,6 +283,72 @@ async fn sub_agents_follow_their_parents() {
         assert!(arms[&child].is_some() && arms[&child] == arms[&parent]);
     }
     none_refused(&provider);
+}
+
+/// Conversations without tools are found by their answers, and a title that comes first is asked once.
+#[tokio::test]
+async fn conversations_without_tools_are_drawn_too() {
+    let provider = provider(plan(
+        ["go", "on"].map(|key| (key, vec![Reply::text("done")])),
+    ))
+    .await;
+    let proxy = proxy(&provider, &split(0.5), None).await;
+    let mut seen = BTreeSet::new();
+    for session in 0..12 {
+        let mut plain = agent(&proxy, session, false).field("tools", Value::Null);
+        let name = plain.turn().await.header("x-plimsoll-session").to_owned();
+        plain.user("on");
+        plain.turn().await;
+        let own = arms(&proxy).await[&name].clone();
+        assert!(own.is_some());
+        // The same session works with tools now.
+        let mut other = agent(&proxy, session, false);
+        other.user("go");
+        other.turn().await;
+        let now = arms(&proxy).await;
+        assert!(now.values().all(Option::is_some), "{now:?}");
+        seen.insert(own);
+    }
+    assert_eq!(seen.len(), 2);
+    none_refused(&provider);
+}
+
+#[tokio::test]
+async fn what_is_only_watched_is_in_no_arm() {
+    let provider = commands().await;
+    let proxy = proxy(&provider, &split(0.999), None).await;
+    let mut watched = agent(&proxy, 0, false).with("x-plimsoll-mode", "observe");
+    turn(&mut watched).await;
+    turn(&mut watched).await;
+    assert!(!is_clipped(&provider));
+    assert!(arms(&proxy).await.values().eq([&None]));
+}
+
+/// A store that fails or is stuck puts sessions that begin in no arm, and they are managed as ever.
+#[tokio::test]
+async fn a_store_that_does_not_answer_costs_a_session_its_arm_alone() {
+    for stuck in [false, true] {
+        let provider = commands().await;
+        let faults = Faults::default();
+        let store = Arc::new(Store::Memory(Memory::with_faults(faults.clone())));
+        let proxy = wired(&provider, &split(0.999), None, |app| app.store = store).await;
+        let held = stuck.then(|| faults.hold_reads(Duration::from_secs(60)));
+        faults.fail_reads(!stuck);
+        let mut late = agent(&proxy, 0, false);
+        let answer = late.work(&long()).await;
+        assert_eq!(answer.header("x-plimsoll-fail-open"), "", "{stuck}");
+        let name = answer.header("x-plimsoll-session").to_owned();
+        drop(held);
+        faults.fail_reads(false);
+        turn(&mut late).await;
+        assert!(!is_clipped(&provider));
+        let mut next = agent(&proxy, 1, false);
+        turn(&mut next).await;
+        let next = turn(&mut next).await;
+        let arms = arms(&proxy).await;
+        assert_eq!((&arms[&name], &arms[&next]), (&None, &arm(true)), "{stuck}");
+        none_refused(&provider);
+    }
 }
 
 #[tokio::test]
@@ -287,27 +388,28 @@ async fn the_command_compares_the_arms() {
         let found = out.lines().find(|line| line.starts_with(name));
         found.unwrap_or_else(|| panic!("{name} in {out}"))
     };
-    // A clipped result costs a tenth, and is all that differs.
-    assert!(line("cost a session").ends_with(": lower"), "{out}");
-    assert!(
-        line("turns a session").ends_with(": can't tell yet"),
-        "{out}"
-    );
-    assert!(
-        line("passes in 100 turns").ends_with(": can't tell yet"),
-        "{out}"
-    );
-    assert!(
-        line("missed of 100 strings needed").ends_with(" can't tell yet"),
-        "{out}"
-    );
+    for name in [
+        "turns a session",
+        "passes in 100 turns",
+        "missed of 100 strings needed",
+    ] {
+        assert!(line(name).ends_with("can't tell yet"), "{out}");
+    }
+    // A clipped result, and nothing else, differs: the tried arm pays what its requests have of the whole ones.
+    for name in ["cost a session", "paid over what was sent whole"] {
+        assert!(line(name).ends_with(": lower"), "{out}");
+    }
+    let mut words = line("paid over what was sent whole").split_whitespace();
+    assert_eq!(words.nth(6), Some("1.000"), "{out}");
+    let tried: f64 = words.nth(3).unwrap().parse().unwrap();
+    assert!((0.2..0.4).contains(&tried), "{out}");
     assert!(
         line("tried is tried in 3").contains("sub-agents count"),
         "{out}"
     );
     let out = compared("plain").await;
     assert!(
-        out.contains("plain is tried in 0 sessions (0 turns), beside 0 others"),
+        out.contains("plain is tried in 0 sessions (0 turns), and 0 are the base arm"),
         "{out}"
     );
 }
@@ -326,7 +428,7 @@ fn a_split_that_can_not_be_is_told() {
         ),
         (
             "[split]\nprofile = \"a\"\n[profiles.a]\nmode = \"off\"\n",
-            "has a `mode` of its own",
+            "has another `mode` than `budget.mode`",
         ),
         (
             "[split]\nprofile = \"a\"\n[profiles.a.when]\nchild = true\n",

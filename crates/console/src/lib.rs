@@ -154,9 +154,15 @@ impl Console {
         let from = match ask.behind {
             None => 0,
             Some(behind) => {
-                let at = rows.iter().position(|one| rows::place(&one.row) == behind);
+                let place = |one: &ListedRow| rows::place(&one.row);
                 // A session that went on since then may be skipped, and none comes twice.
-                at.map_or(total, |at| at + 1)
+                match ask.is_by_place() {
+                    true => rows.partition_point(|one| place(one) >= behind),
+                    false => {
+                        let at = rows.iter().position(|one| place(one) == behind);
+                        at.map_or(total, |at| at + 1)
+                    }
+                }
             }
         };
         let page = rows.get(from..).unwrap_or_default();

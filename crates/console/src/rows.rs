@@ -141,7 +141,13 @@ impl ListAsk {
             && self.split.is_none()
             && !self.unmanaged
             && !self.loss
-            && self.sort == (SortKey::Last, false)
+            && self.is_by_place()
+    }
+
+    /// Whether the rows stand in the list's own order, so that a page can begin behind a row that has moved.
+    #[must_use]
+    pub fn is_by_place(&self) -> bool {
+        self.sort == (SortKey::Last, false)
     }
 
     /// The session whose tree is asked for.

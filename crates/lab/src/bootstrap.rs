@@ -1,6 +1,8 @@
-//! How sure a comparison of two groups of sessions is: the interval of a ratio of sums in each, and of the difference, by
-//! the percentile bootstrap over sessions (Efron, "Bootstrap methods: another look at the jackknife", 1979). A session
-//! is drawn as a whole, because its turns depend on each other. Never knows what is compared.
+//! How sure a comparison of two groups of sessions is. The interval of a ratio of sums in each, and of the difference, is
+//! that of the percentile bootstrap over sessions (Efron, "Bootstrap methods: another look at the jackknife", 1979).
+//! How likely such a difference is by chance is counted over random groups of the same sizes (Fisher's permutation test):
+//! where few sessions have anything, a bootstrap says too soon that two groups differ. A session is drawn as a whole, because
+//! its turns depend on each other. Never knows what is compared.
 
 use std::array;
 
@@ -30,6 +32,8 @@ pub struct Compared {
     pub of: [Estimate; 2],
     /// That of the second less that of the first.
     pub difference: Estimate,
+    /// The share of random groups of the same sizes that differ at least as much.
+    pub chance: f64,
 }
 
 impl Estimate {
@@ -62,40 +66,77 @@ fn quantile(samples: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Compares two groups of sessions by figures, each of them one sum over another: `figures` has the places of both. A
-/// figure is none where it can't be told: where the lower sum is 0 in any sample. The same sessions give the same
-/// intervals.
+/// figure is none where it can't be told: where fewer than `least` sessions of a group have anything in the lower sum, or
+/// that is 0 in a sample. The same sessions give the same intervals.
 #[must_use]
 pub fn compare<const N: usize>(
     groups: [&[Sums<N>]; 2],
     figures: &[(usize, usize)],
+    least: usize,
 ) -> Vec<Option<Compared>> {
     let mut random = fastrand::Rng::with_seed(1);
     let samples: Vec<[Sums<N>; 2]> = (0..SAMPLES)
         .map(|_| groups.map(|group| sample(group, &mut random)))
         .collect();
+    let others = regrouped(groups, &mut random);
     let whole = groups.map(|group| group.iter().fold([0.0; N], added));
-    let figure = |(over, under): (usize, usize), sums: &Sums<N>| {
-        let sum = |at: usize| sums.get(at).copied().unwrap_or(f64::NAN);
-        sum(over) / sum(under)
-    };
     let compared = |&places: &(usize, usize)| {
+        let some = |sums: &&Sums<N>| sums.get(places.1).is_some_and(|under| *under > 0.0);
+        let mut counts = groups.iter().map(|group| group.iter().filter(some).count());
+        if counts.any(|count| count < least) {
+            return None;
+        }
         let of: [Vec<f64>; 2] = array::from_fn(|group| {
             let sums = samples.iter().filter_map(|sample| sample.get(group));
             sums.map(|sums| figure(places, sums)).collect()
         });
-        let [first, second] = whole.each_ref().map(|sums| figure(places, sums));
+        let [first_figure, second_figure] = whole.each_ref().map(|sums| figure(places, sums));
         let pairs = of[1].iter().zip(&of[0]);
         let apart = pairs.map(|(second, first)| second - first).collect();
         let [firsts, seconds] = of;
+        // A group that has nothing in the lower sum differs as much as can be.
+        let apart_by_chance = |[first, second]: &[Sums<N>; 2]| {
+            let apart = (figure(places, second) - figure(places, first)).abs();
+            apart.is_nan() || apart >= (second_figure - first_figure).abs() * (1.0 - 1e-9)
+        };
+        let as_far = others.iter().filter(|one| apart_by_chance(one)).count();
         Some(Compared {
             of: [
-                Estimate::new(first, firsts)?,
-                Estimate::new(second, seconds)?,
+                Estimate::new(first_figure, firsts)?,
+                Estimate::new(second_figure, seconds)?,
             ],
-            difference: Estimate::new(second - first, apart)?,
+            difference: Estimate::new(second_figure - first_figure, apart)?,
+            // The groups as they are count among those that there may be.
+            chance: share(as_far + 1, SAMPLES + 1),
         })
     };
     figures.iter().map(compared).collect()
+}
+
+/// One sum over another.
+fn figure<const N: usize>((over, under): (usize, usize), sums: &Sums<N>) -> f64 {
+    let sum = |at: usize| sums.get(at).copied().unwrap_or(f64::NAN);
+    sum(over) / sum(under)
+}
+
+/// All sessions in random groups of the same sizes, as often as samples are drawn.
+fn regrouped<const N: usize>(
+    groups: [&[Sums<N>]; 2],
+    random: &mut fastrand::Rng,
+) -> Vec<[Sums<N>; 2]> {
+    let mut all: Vec<&Sums<N>> = groups.into_iter().flatten().collect();
+    let first = groups[0].len();
+    let mut grouped = || {
+        random.shuffle(&mut all);
+        let (first, second) = all.split_at(first);
+        [first, second].map(|group| group.iter().copied().fold([0.0; N], added))
+    };
+    (0..SAMPLES).map(|_| grouped()).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a small count")]
+fn share(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
 }
 
 /// As many sessions as there are, each drawn from all of them.
@@ -104,8 +145,11 @@ fn sample<const N: usize>(group: &[Sums<N>], random: &mut fastrand::Rng) -> Sums
     drawn.fold([0.0; N], added)
 }
 
-fn added<const N: usize>(sums: Sums<N>, one: &Sums<N>) -> Sums<N> {
-    array::from_fn(|at| sums[at] + one[at])
+fn added<const N: usize>(mut sums: Sums<N>, one: &Sums<N>) -> Sums<N> {
+    for (sum, own) in sums.iter_mut().zip(one) {
+        *sum += own;
+    }
+    sums
 }
 
 #[cfg(test)]
@@ -126,42 +170,63 @@ mod tests {
     fn shares(base: f64, tried: f64, random: &mut fastrand::Rng) -> Compared {
         let groups = [sessions(200, base, random), sessions(60, tried, random)];
         let [base, tried] = &groups;
-        compare([base, tried], &[(0, 1)]).remove(0).unwrap()
+        compare([base, tried], &[(0, 1)], 20).remove(0).unwrap()
+    }
+
+    const fn is_told(one: &Compared) -> bool {
+        one.chance < 1.0 - LEVEL
     }
 
     #[test]
     fn the_interval_holds_a_known_difference_nearly_always() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut held = 0;
-        for _ in 0..40 {
+        for _ in 0..60 {
             let difference = shares(0.3, 0.2, &mut random).difference;
             held += usize::from(difference.low <= -0.1 && -0.1 <= difference.high);
             assert!(difference.low <= difference.figure && difference.figure <= difference.high);
         }
-        assert!(held >= 37, "{held} of 40");
+        assert!(held >= 57, "{held} of 60");
     }
 
     #[test]
     fn a_difference_is_told_and_none_is_not() {
         let mut random = fastrand::Rng::with_seed(8);
-        let told = |one: Compared| one.difference.low > 0.0 || one.difference.high < 0.0;
-        let large = (0..20).filter(|_| told(shares(0.4, 0.1, &mut random)));
+        let large = (0..20).filter(|_| is_told(&shares(0.4, 0.1, &mut random)));
         assert_eq!(large.count(), 20);
-        let none = (0..40).filter(|_| told(shares(0.3, 0.3, &mut random)));
-        assert!(none.count() <= 2);
+        let none = (0..60).filter(|_| is_told(&shares(0.3, 0.3, &mut random)));
+        assert!(none.count() <= 3);
+    }
+
+    #[test]
+    fn what_happens_seldom_is_not_told_from_few_sessions() {
+        let mut random = fastrand::Rng::with_seed(9);
+        // In one session of twenty-five, in both groups: the smaller one has often none at all.
+        let some = |count: usize, random: &mut fastrand::Rng| -> Vec<Sums<2>> {
+            let one = |random: &mut fastrand::Rng| [f64::from(u8::from(random.f64() < 0.04)), 9.0];
+            (0..count).map(|_| one(random)).collect()
+        };
+        let (mut told, mut apart) = (0, 0);
+        for _ in 0..60 {
+            let groups = [some(180, &mut random), some(20, &mut random)];
+            let compared = compare([&groups[0], &groups[1]], &[(0, 1)], 20)
+                .remove(0)
+                .unwrap();
+            told += usize::from(is_told(&compared));
+            apart += usize::from(compared.difference.high < 0.0);
+        }
+        assert!(told <= 3, "{told} of 60");
+        assert!(apart > 10, "the intervals alone would tell: {apart} of 60");
     }
 
     #[test]
     fn what_can_not_be_told_is_none() {
         let some = [[1.0, 0.0], [2.0, 4.0]];
-        // A sample may have the first session alone.
-        assert_eq!(compare([&some, &some], &[(0, 1)]), [None]);
-        assert_eq!(compare([&some, &[]], &[(1, 0)]), [None]);
-        let same = compare([&some, &some], &[(1, 1), (1, 0)]);
-        assert!(same.iter().all(Option::is_none) || same[1].is_some());
-        assert_eq!(
-            compare([&some, &some], &[(1, 0)]),
-            compare([&some, &some], &[(1, 0)])
-        );
+        // A sample may have the first session alone, of which no share of the second sum can be told.
+        let compared = compare([&some, &some], &[(0, 1), (1, 0)], 1);
+        assert!(compared[0].is_none() && compared[1].is_some());
+        assert_eq!(compared, compare([&some, &some], &[(0, 1), (1, 0)], 1));
+        assert_eq!(compare([&some, &some], &[(1, 0)], 3), [None]);
+        assert_eq!(compare([&some, &[]], &[(1, 0)], 0), [None]);
     }
 }

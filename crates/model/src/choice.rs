@@ -11,16 +11,16 @@ pub struct Choice {
     /// The profile; none without one.
     pub profile: Option<String>,
     /// The place of its session in a split; none if it is in no split.
-    pub split: Option<Drawn>,
+    pub split: Option<SplitPlace>,
 }
 
-/// The place of a session in a split: sessions that are drawn for a profile, beside all others.
+/// The place of a session in a split, in which some sessions are served under a profile that is tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drawn {
+pub struct SplitPlace {
     /// The profile that is tried.
     #[serde(rename = "of")]
     pub profile: String,
-    /// Whether the session was drawn for it.
+    /// Whether it is served under that profile.
     #[serde(rename = "in", default, skip_serializing_if = "std::ops::Not::not")]
     pub tried: bool,
 }
@@ -28,14 +28,14 @@ pub struct Drawn {
 label_set!(
     /// The arms of a split.
     Arm {
-        /// Sessions that are served as they would be without the split.
+        /// Sessions that are compared with those under the profile that is tried.
         Base => "base",
         /// Sessions that are served under the profile that is tried.
         Tried => "tried",
     }
 );
 
-impl Drawn {
+impl SplitPlace {
     /// The arm.
     #[must_use]
     pub const fn arm(&self) -> Arm {

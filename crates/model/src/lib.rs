@@ -32,7 +32,7 @@ mod words;
 
 pub use cache_miss::{CacheFacts, MissCause};
 pub use caches::CacheName;
-pub use choice::{Arm, Choice, Drawn};
+pub use choice::{Arm, Choice, SplitPlace};
 pub use edits::{EditKind, Edits};
 pub use erased::Erased;
 pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
@@ -54,7 +54,7 @@ pub use record::{
 };
 pub use rope::Rope;
 pub use session_row::{RowSizes, SessionRow};
-pub use strings::{LINE, lines, strings};
+pub use strings::{LINE, lines, strings, tells_place};
 pub use thoughts::{ReasoningBack, ReasoningRead, ThoughtRules};
 pub use turn_facts::{Held, ItemSize, PassFacts, TurnAccount, TurnFacts, TurnSums};
 pub use turns::Turns;

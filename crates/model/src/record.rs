@@ -3,7 +3,7 @@
 //! content; if that is stored, the record names it.
 
 use super::{
-    CallId, Choice, Digest, Drawn, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId,
+    CallId, Choice, Digest, Edits, Guide, ItemNo, Kept, PassFacts, PinMove, RecordId, SplitPlace,
     StoredMark, TurnFacts, TurnSums, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -277,7 +277,7 @@ pub struct TurnRecord {
     pub profile: Option<String>,
     /// The place of its session in a split. None if it is in no split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub split: Option<Drawn>,
+    pub split: Option<SplitPlace>,
     /// What is shown of the turn.
     pub facts: Box<TurnFacts>,
 }
@@ -495,7 +495,7 @@ mod tests {
         let chosen = TurnRecord {
             pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
             profile: Some("coding".to_owned()),
-            split: Some(Drawn {
+            split: Some(SplitPlace {
                 profile: "coding".to_owned(),
                 tried: true,
             }),

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, Drawn, RecordId, TenantId, TurnSums};
+use super::{Digest, RecordId, SplitPlace, TenantId, TurnSums};
 
 /// What the list says of a session. Each turn writes it anew, and the newest stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct SessionRow {
     pub profile: Option<String>,
     /// The place of the session in a split. None if it is in no split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub split: Option<Drawn>,
+    pub split: Option<SplitPlace>,
 }
 
 /// The sizes of a session's newest turn, in calibrated tokens.
@@ -116,7 +116,7 @@ mod tests {
             },
             sums: crate::turn_facts::tests::sums(),
             profile: Some("coding".to_owned()),
-            split: Some(Drawn {
+            split: Some(SplitPlace {
                 profile: "review".to_owned(),
                 tried: false,
             }),

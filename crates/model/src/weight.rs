@@ -218,7 +218,7 @@ mod tests {
             with(|record, much| record.parent_session = Some(much)),
             with(|record, much| record.profile = Some(much)),
             with(|record, much| {
-                record.split = Some(crate::Drawn {
+                record.split = Some(crate::SplitPlace {
                     profile: much,
                     tried: true,
                 });

@@ -61,4 +61,4 @@ pub use settings::{
     Budget, DelimiterSettings, Guidance, Offer, ProtectRecent, RecallSettings, Settings,
     StoreContent, Terms, TermsError, Thoughts, Unmet,
 };
-pub use split::Split;
+pub use split::{Joins, Split};

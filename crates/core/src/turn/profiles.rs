@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_model::{Choice, Drawn, Globs};
+use plimsoll_model::{Choice, Globs};
 
 use super::overrides::{Mode, Overrides};
 use super::settings::{Settings, Terms, TermsError};
-use super::split::Split;
+use super::split::{Joins, Split};
 use super::text_results::TextProfile;
 use crate::session::path::Path;
 
@@ -122,50 +122,40 @@ impl Profiles {
         named.or_else(|| matched().map(|(name, _)| name.as_str()))
     }
 
-    /// Whether a request fits the occasion of the profile that is tried, if that has one. None if nothing is tried, or if
-    /// the request names a profile: its session is not drawn then.
+    /// Whether the session of a request joins the split if it begins here.
     #[must_use]
-    pub fn fits_split(
+    pub fn joins(
         &self,
         overrides: &Overrides,
         envelope: Envelope<'_>,
         model: &str,
-    ) -> Option<bool> {
-        let tried = self.split.as_ref().filter(|_| overrides.profile.is_none());
-        let profile = self.named.get(&tried?.profile)?;
-        let mut when = profile.when.iter();
-        Some(when.all(|when| when.fits(envelope, Some(model))))
+        mode: Mode,
+    ) -> Joins {
+        let Some(split) = self.split.as_ref().filter(|_| mode == Mode::Manage) else {
+            return Joins::Not;
+        };
+        let profile = self.named.get(&split.profile);
+        let when = profile.and_then(|profile| profile.when.as_ref());
+        let fits = when.is_none_or(|when| when.fits(envelope, Some(model)));
+        match fits && overrides.profile.is_none() {
+            true => Joins::Drawn,
+            false => Joins::Known,
+        }
     }
 
-    /// What a request is served under: what its conversation began with or, if it begins here, what was `chosen` or
-    /// `drawn` for it. A profile that the request names holds for it alone and comes first; one that it matches comes too
-    /// late for a conversation that has begun.
+    /// What a request is served under: what its conversation began with, or `begins` if it begins here. A profile that the
+    /// request names comes first, and holds for it alone in a conversation that has begun; one that it matches comes too
+    /// late for that.
     #[must_use]
-    pub fn choice(
-        &self,
-        overrides: &Overrides,
-        path: &Path,
-        chosen: Option<&str>,
-        drawn: Option<Drawn>,
-    ) -> Choice {
-        let chosen = chosen.map(str::to_owned);
+    pub fn choice(&self, overrides: &Overrides, path: &Path, begins: Choice) -> Choice {
         let begun = match path.has_begun() {
             true => path.choice.clone(),
-            false => Choice {
-                profile: match &drawn {
-                    Some(drawn) if drawn.tried => Some(drawn.profile.clone()),
-                    Some(_) | None => chosen.clone(),
-                },
-                split: drawn,
-            },
+            false => begins,
         };
         // A profile that the configuration no longer has counts as none.
-        let known = || begun.profile.filter(|name| self.has(name));
+        let known = begun.profile.filter(|name| self.has(name));
         Choice {
-            profile: match &overrides.profile {
-                Some(_) => chosen,
-                None => known(),
-            },
+            profile: overrides.profile.clone().or(known),
             split: begun.split,
         }
     }

@@ -1,7 +1,7 @@
-//! A split of sessions: a share of them is served under a profile that is tried, and all others as they would be without
-//! it, so that the two can be compared. Owns the draw. Never remembers one: the first record of a session does.
+//! A split of sessions: a share of them is served under a profile that is tried, so that they can be compared with the
+//! others. Owns the draw. Never remembers one: the first record of a session does.
 
-use plimsoll_model::{Digest, Drawn, TenantId};
+use plimsoll_model::{Digest, SplitPlace, TenantId};
 
 /// A profile that is tried with a share of the sessions.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,11 +12,23 @@ pub struct Split {
     pub share: f64,
 }
 
+/// Whether the session of a request joins the split if it begins here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// It does not: nothing is tried, or the request is only watched.
+    Not,
+    /// It has a place if it, or its parent, had one before: the request names a profile, or does not fit the one that is
+    /// tried.
+    Known,
+    /// It is drawn if nothing is known of it.
+    Drawn,
+}
+
 impl Split {
     /// Draws for a session by its name. The draw depends on the key of the tenant hash, so all proxies that share the key
     /// draw the same, and no client can know it beforehand. Each profile has draws of its own.
     #[must_use]
-    pub fn draw(&self, tenant: TenantId, session: &str) -> Drawn {
+    pub fn draw(&self, tenant: TenantId, session: &str) -> SplitPlace {
         let parts = [
             b"split".as_slice(),
             tenant.0.as_bytes(),
@@ -25,7 +37,7 @@ impl Split {
         ];
         let Digest([a, b, c, d, ..]) = Digest::of(&parts);
         let lot = f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0);
-        Drawn {
+        SplitPlace {
             profile: self.profile.clone(),
             tried: lot < self.share,
         }

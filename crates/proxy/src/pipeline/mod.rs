@@ -7,8 +7,8 @@
 //! 1. `standing` decides how far the caller is trusted with what was recorded.
 //! 2. `decoded` has `dialect` decode the request and sets its terms, and `turn::memo` reads and counts its
 //!    messages. If the request names what was said before, `refer` reads that from the store.
-//! 3. `find` looks up the path of records behind it, in memory first and then through `history`. `drawn` finds the place
-//!    in a split of a session that begins.
+//! 3. `find` looks up the path of records behind it, in memory first and then through `history`. `split_place`
+//!    tells what a session that begins is served under while sessions are split.
 //! 4. `turn::state` injects the hidden tools and prepares the first hop: view, size, a pass if one is due,
 //!    bytes.
 //!
@@ -41,7 +41,6 @@ mod asked;
 mod bodies;
 mod branch;
 mod decoded;
-mod drawn;
 mod drive;
 mod erasing;
 mod error;
@@ -66,6 +65,7 @@ mod request;
 mod send;
 mod serve;
 mod settings;
+mod split_place;
 mod standing;
 mod stored_content;
 mod unary;

@@ -10,8 +10,8 @@ use plimsoll_core::session::align::stand;
 use plimsoll_core::session::chain;
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
-use plimsoll_core::turn::{Mode, Terms};
-use plimsoll_model::{Drawn, EditKind, Head, Role, Shape};
+use plimsoll_core::turn::{Joins, Mode, Terms};
+use plimsoll_model::{Choice, EditKind, Head, Role, Shape};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Purpose;
 use plimsoll_wire::request::{Lost, Request};
@@ -19,7 +19,6 @@ use plimsoll_wire::request::{Lost, Request};
 use super::app::App;
 use super::branch::{self, Branching};
 use super::decoded::{self, DecodedRequest};
-use super::drawn;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
@@ -30,6 +29,7 @@ use super::record_place::{self, RecordPlace};
 use super::refer::{LookedUp, Referred};
 use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
+use super::split_place::Beginning;
 use super::standing::{is_proven, trust};
 use super::while_down::Failing;
 use crate::history::{Patience, Reads};
@@ -58,10 +58,10 @@ struct CountedRequest {
     terms: Terms,
     place: RecordPlace,
     family: Family,
-    /// Whether it fits the split of sessions. None if it can't be drawn.
-    fits_split: Option<bool>,
-    /// The place of a session that begins here in that split.
-    drawn: Option<Drawn>,
+    /// Whether its session joins the split if it begins here.
+    joins: Joins,
+    /// What a session that begins here is served under, if that is not as without a split.
+    begins: Option<Choice>,
 }
 
 /// How far a request came without waiting for the disk.
@@ -70,6 +70,8 @@ enum OpeningStep {
     Ready(Box<FirstHop>),
     /// It refers to what was said before, which must be read first.
     Refers(Box<DecodedRequest>),
+    /// It begins a conversation, and the store may know what its session is served under.
+    Begins(Box<CountedRequest>, Arc<Path>),
     /// Its path must be looked up in the store.
     Cold(Box<CountedRequest>),
     /// Its path is known, and has more to be read than an async worker should. Whether another turn goes on from the
@@ -116,6 +118,16 @@ pub(super) async fn open(
         Err(stop) => return opening.resolve(app, Err(stop)),
         // An expanded request cannot contain further references.
         Ok(OpeningStep::Refers(_)) => return opening.resolve(app, Err(Stop::Forward)),
+        Ok(OpeningStep::Begins(mut read, path)) => {
+            let credential = opening.request.identity.credential;
+            let known = match read.beginning(&path) {
+                Some(beginning) => beginning.soon(app, credential, &opening.patience).await,
+                None => None,
+            };
+            let taken = known.as_ref().map(|known| known.taken);
+            read.begins = known.and_then(|known| known.choice);
+            (read, Some((path, taken)))
+        }
         Ok(OpeningStep::Long(read, path, taken)) => (read, Some((path, taken))),
         Ok(OpeningStep::Cold(read)) => (read, None),
     };
@@ -126,7 +138,10 @@ pub(super) async fn open(
                 let mut read = read;
                 let begun = Instant::now();
                 let path = read.locate(app, patience)?;
-                read.draw(app, patience, &path);
+                if let Some(beginning) = read.beginning(&path) {
+                    let known = beginning.find(app, patience);
+                    read.begins = known.and_then(|known| known.choice);
+                }
                 // On a disk this is one reading more, if there is time for it. A server is asked while the model
                 // answers, so that nobody waits for the network twice.
                 let here = !app.records(read.terms.mode).is_shared();
@@ -204,7 +219,7 @@ async fn expand(
         }
         Err(stop) => return Ok((opening, Err(stop))),
     };
-    let Referred { found, path } = referred;
+    let Referred { found, path } = *referred;
     asked.known = path;
     let parts = found.before.iter().chain(&found.items);
     // An expanded request may be large although the client's was small.
@@ -317,8 +332,8 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     // A store on disk may make the reader wait, which an async worker must not.
     let (path, taken) = match known {
         Some((path, true)) => (path, Some(false)),
-        Some((path, _)) if store.reads_wait() && read.is_drawn(&path) => {
-            return Ok(OpeningStep::Cold(Box::new(read)));
+        Some((path, _)) if store.reads_wait() && read.joins != Joins::Not && !path.has_begun() => {
+            return Ok(OpeningStep::Begins(Box::new(read), path));
         }
         // It is asked while the model answers.
         Some((path, false)) if store.reads_wait() => (path, None),
@@ -327,7 +342,10 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
             let known = known.map(|(path, _)| path);
             let path = known.map_or_else(|| read.locate(app, patience), Ok)?;
             let taken = read.is_taken(app, patience, &path);
-            read.draw(app, patience, &path);
+            let known = read
+                .beginning(&path)
+                .and_then(|one| one.find(app, patience));
+            read.begins = known.and_then(|known| known.choice);
             Ok((path, Some(taken)))
         })?,
     };
@@ -397,8 +415,10 @@ fn read(
     // Heads are hashed with the tenant, so they need to know whose request it is.
     let heads = reporter.timed(Phase::Session, || chain::heads(place.tenant, &shapes));
     let place = place.named(&shapes, &heads);
-    let settings = &app.settings;
-    let fits_split = settings.fits_split(&turn.overrides, turn.envelope(), &request.model);
+    let (envelope, mode) = (turn.envelope(), terms.mode);
+    let joins = app
+        .settings
+        .joins(&turn.overrides, envelope, &request.model, mode);
     let read = CountedRequest {
         request,
         shapes,
@@ -406,8 +426,8 @@ fn read(
         terms,
         place,
         family,
-        fits_split,
-        drawn: None,
+        joins,
+        begins: None,
     };
     Ok((read, known))
 }
@@ -427,7 +447,7 @@ fn ready(
         mut terms,
         place,
         family,
-        drawn,
+        begins,
         ..
     } = read;
     if opening.patience.is_over() {
@@ -435,8 +455,8 @@ fn ready(
     }
     let asked = &opening.request;
     // Only now is it known which conversation the request belongs to, and with what that began.
-    let chosen = terms.choice.profile.as_deref();
-    let choice = app.settings.choice(&asked.overrides, &path, chosen, drawn);
+    let begins = begins.unwrap_or_else(|| terms.choice.clone());
+    let choice = app.settings.choice(&asked.overrides, &path, begins);
     if choice.profile != terms.choice.profile {
         let refers = terms.refers;
         terms = decoded::terms(app, asked, &request, &family, choice.profile.as_deref())?;
@@ -500,18 +520,14 @@ impl CountedRequest {
         path.entries.is_empty() && !self.request.takes_tools()
     }
 
-    /// Whether the place of its session in a split is to be found: the session may begin here.
-    fn is_drawn(&self, path: &Path) -> bool {
-        self.fits_split.is_some() && !path.has_begun() && !self.forgets(path)
-    }
-
-    /// Finds that place.
-    fn draw(&mut self, app: &App, patience: &Patience, path: &Path) {
-        let fits = self.fits_split.filter(|_| self.is_drawn(path));
-        if let (Some(split), Some(fits)) = (&app.settings.split, fits) {
-            let asked = (self.terms.mode, patience);
-            self.drawn = drawn::find(app, asked, &self.place, split, fits);
-        }
+    /// Its session, if that may begin here and join the split.
+    fn beginning(&self, path: &Path) -> Option<Beginning> {
+        (self.joins != Joins::Not && !path.has_begun()).then(|| Beginning {
+            place: self.place.clone(),
+            mode: self.terms.mode,
+            joins: self.joins,
+            chosen: self.terms.choice.profile.clone(),
+        })
     }
 
     /// Whether the store knows of a turn that has gone on from this path. If it does not answer, it does not.

@@ -80,7 +80,7 @@ pub(super) fn links(
 /// What a look-up of references found.
 pub(super) enum LookedUp {
     /// Everything.
-    Found(Referred),
+    Found(Box<Referred>),
     /// Not this one, which is the first that is missing.
     Lost(Lost),
 }
@@ -145,7 +145,7 @@ pub(super) fn look_up(
             }
         }
     }
-    Ok(LookedUp::Found(known))
+    Ok(LookedUp::Found(Box::new(known)))
 }
 
 /// The blobs in which each of these items may be, the most likely first: the newest of the session, and then the

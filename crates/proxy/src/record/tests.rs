@@ -10,7 +10,8 @@ use plimsoll_core::session::view::{Part, Parts};
 use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
 use plimsoll_model::{
-    DelimiterAction, Drawn, EditKind, NeededCounts, RecallCall, RecallOutcome, ToolClass, Usage,
+    DelimiterAction, EditKind, NeededCounts, RecallCall, RecallOutcome, SplitPlace, ToolClass,
+    Usage,
 };
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::{Account, SavedParts};
@@ -44,7 +45,7 @@ pub(super) fn full_turn() -> TurnReport {
     turn.number = 12;
     turn.mode = Mode::Manage;
     turn.profile = Some("coding".into());
-    turn.split = Some(Drawn {
+    turn.split = Some(SplitPlace {
         profile: "coding".into(),
         tried: true,
     });

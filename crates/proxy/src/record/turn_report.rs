@@ -12,7 +12,7 @@ use plimsoll_core::session::view::Parts;
 use plimsoll_core::turn::needed::PassKept;
 use plimsoll_core::turn::{Mode, PinReport};
 use plimsoll_model::{
-    CacheFacts, Drawn, Edits, GuideReason, MissCause, NeededCounts, RecallCall, Usage,
+    CacheFacts, Edits, GuideReason, MissCause, NeededCounts, RecallCall, SplitPlace, Usage,
 };
 use plimsoll_tokens::Cost;
 use plimsoll_tokens::ledger::Account;
@@ -63,7 +63,7 @@ pub struct TurnReport {
     /// The profile under which it was served, for the log only.
     pub profile: Option<String>,
     /// The place of its session in a split.
-    pub split: Option<Drawn>,
+    pub split: Option<SplitPlace>,
     /// The upstream calls, in order: one for each hop.
     pub hops: Vec<HopReport>,
     /// The sizes and the budget. `None` if nothing was counted.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_model::{Digest, ItemNo, Marks, RecordId, TurnRecord};
+use plimsoll_model::{Digest, ItemNo, Marks, RecordId, SplitPlace, TurnRecord};
 
 use super::*;
 use crate::policy::{Ladder, Policy};
@@ -54,13 +54,20 @@ fn from<'a>(path: &'a str, agent: &'a str) -> Envelope<'a> {
     }
 }
 
+fn choice(profile: Option<&str>, split: Option<SplitPlace>) -> Choice {
+    Choice {
+        profile: profile.map(str::to_owned),
+        split,
+    }
+}
+
 /// A path whose conversation began under a profile.
 fn begun(profile: Option<&str>) -> Path {
     begun_in(profile, None)
 }
 
 /// The same in a split.
-fn begun_in(profile: Option<&str>, split: Option<Drawn>) -> Path {
+fn begun_in(profile: Option<&str>, split: Option<SplitPlace>) -> Path {
     let record = TurnRecord {
         profile: profile.map(str::to_owned),
         split,
@@ -157,8 +164,10 @@ fn the_mode_is_known_without_a_model() {
 fn a_conversation_goes_on_as_it_began() {
     let all = profiles(&[("a", None), ("b", None)]);
     let none = Overrides::default();
-    let served =
-        |asked: &Overrides, path: &Path, chosen| all.choice(asked, path, chosen, None).profile;
+    let served = |asked: &Overrides, path: &Path, chosen| {
+        let chosen = choice(chosen, None);
+        all.choice(asked, path, chosen).profile
+    };
     for (before, chosen, wanted) in [
         (Some("a"), Some("b"), Some("a")),
         (Some("a"), None, Some("a")),
@@ -183,25 +192,30 @@ fn who_is_drawn_is_served_under_what_is_tried() {
     let all = profiles(&[("a", None), ("b", None)]);
     let none = Overrides::default();
     let drawn = |tried| {
-        Some(Drawn {
+        Some(SplitPlace {
             profile: "b".to_owned(),
             tried,
         })
     };
-    let choice = |profile: Option<&str>, split| Choice {
-        profile: profile.map(str::to_owned),
-        split,
-    };
-    let begins = |drawn| all.choice(&none, &Path::default(), Some("a"), drawn);
-    assert_eq!(begins(drawn(true)), choice(Some("b"), drawn(true)));
-    assert_eq!(begins(drawn(false)), choice(Some("a"), drawn(false)));
-    assert_eq!(begins(None), choice(Some("a"), None));
+    let begins = |begins: Choice| all.choice(&none, &Path::default(), begins);
+    for one in [
+        choice(Some("b"), drawn(true)),
+        choice(Some("a"), drawn(false)),
+        choice(None, None),
+    ] {
+        assert_eq!(begins(one.clone()), one);
+    }
+    let named_by = all.choice(
+        &named("a"),
+        &Path::default(),
+        choice(Some("b"), drawn(true)),
+    );
+    assert_eq!(named_by, choice(Some("a"), drawn(true)));
     // It stays so, whatever would be drawn now; what a request names holds for it alone, and its session stays where it is.
     let path = begun_in(Some("b"), drawn(true));
-    let goes_on = |asked: &Overrides, chosen| all.choice(asked, &path, chosen, drawn(false));
-    assert_eq!(goes_on(&none, None), choice(Some("b"), drawn(true)));
-    let asked = named("a");
-    assert_eq!(goes_on(&asked, Some("a")), choice(Some("a"), drawn(true)));
+    let goes_on = |asked: &Overrides| all.choice(asked, &path, choice(Some("a"), drawn(false)));
+    assert_eq!(goes_on(&none), choice(Some("b"), drawn(true)));
+    assert_eq!(goes_on(&named("a")), choice(Some("a"), drawn(true)));
 }
 
 #[test]
@@ -212,23 +226,26 @@ fn what_is_tried_serves_nobody_else_and_may_be_for_some_alone() {
     ]);
     let (none, here) = (Overrides::default(), from(CHAT, ""));
     assert_eq!(all.chosen(&none, here, Some("gpt-5")), Some("b"));
-    assert_eq!(all.fits_split(&none, here, "gpt-5"), None);
+    let joins =
+        |all: &Profiles, asked: &Overrides, model| all.joins(asked, here, model, Mode::Manage);
+    assert_eq!(joins(&all, &none, "gpt-5"), Joins::Not);
     all.split = Some(Split {
         profile: "b".to_owned(),
         share: 0.5,
     });
     assert_eq!(all.chosen(&none, here, Some("gpt-5")), Some("c"));
-    assert_eq!(all.fits_split(&none, here, "gpt-5"), Some(true));
-    assert_eq!(all.fits_split(&none, here, "o3"), Some(false));
+    assert_eq!(joins(&all, &none, "gpt-5"), Joins::Drawn);
+    assert_eq!(joins(&all, &none, "o3"), Joins::Known);
+    assert_eq!(all.joins(&none, here, "gpt-5", Mode::Observe), Joins::Not);
     // Whoever names a profile is not drawn, and may name the one that is tried.
     let asked = named("b");
-    assert_eq!(all.fits_split(&asked, here, "gpt-5"), None);
+    assert_eq!(joins(&all, &asked, "gpt-5"), Joins::Known);
     assert_eq!(all.chosen(&asked, here, Some("gpt-5")), Some("b"));
 }
 
 #[test]
 fn what_a_conversation_began_with_outlives_its_records() {
-    let drawn = Drawn {
+    let drawn = SplitPlace {
         profile: "a".to_owned(),
         tried: true,
     };

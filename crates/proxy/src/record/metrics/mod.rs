@@ -14,7 +14,7 @@ mod turns;
 
 use std::fmt;
 
-use plimsoll_model::{Arm, Drawn};
+use plimsoll_model::{Arm, SplitPlace};
 use prometheus::{Registry, TextEncoder};
 
 pub use self::error::MetricsError;
@@ -61,10 +61,7 @@ impl Metrics {
         let models = ModelLabels::new(models)?;
         let listed = models.listed();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
-        let mut registrar = Registrar {
-            registry: Registry::new(),
-            arm: None,
-        };
+        let registrar = Registrar::new();
         let mut requests = Table::new(&registrar);
         turns::of_requests(&mut requests)?;
         let mut turns = Table::new(&registrar);
@@ -74,19 +71,25 @@ impl Metrics {
         // What the system knows of the process has the names that all programs use. Only Linux tells it.
         #[cfg(target_os = "linux")]
         registrar.system(prometheus::process_collector::ProcessCollector::for_self())?;
-        let arms = Arm::ALL.iter().filter(|_| tried.is_some()).map(Some);
-        let mut of_arms = Vec::new();
-        for arm in arms.chain([None]) {
-            registrar.arm = tried.map(|_| arm.map_or("none", |arm| arm.name()));
+        let mut arms = vec![(None, tried.map(|_| "none"))];
+        if tried.is_some() {
+            arms.extend(Arm::ALL.map(|arm| (Some(arm), Some(arm.name()))));
+        }
+        let of_arm = |(arm, word)| {
+            let registrar = registrar.of_arm(word);
             let mut rows = Table::new(&registrar);
             turns::of_arms(&mut rows)?;
-            of_arms.push((arm.copied(), rows.rows));
-        }
+            Ok((arm, rows.rows))
+        };
+        let arms = arms
+            .into_iter()
+            .map(of_arm)
+            .collect::<Result<_, MetricsError>>()?;
         Ok(Self {
             registry: registrar.registry,
             requests,
             turns,
-            arms: of_arms,
+            arms,
             tried: tried.map(str::to_owned),
             others,
             models,
@@ -113,7 +116,7 @@ impl Metrics {
     fn arm(&self, turn: &TurnReport) -> Option<Arm> {
         let split = turn.split.as_ref();
         let split = split.filter(|split| Some(&split.profile) == self.tried.as_ref());
-        split.map(Drawn::arm)
+        split.map(SplitPlace::arm)
     }
 
     /// Renders everything in Prometheus' text format, with fresh values about the process.

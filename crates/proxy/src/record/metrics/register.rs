@@ -60,6 +60,22 @@ pub(super) struct Registrar {
 }
 
 impl Registrar {
+    /// Of a registry of its own.
+    pub fn new() -> Self {
+        Self {
+            registry: Registry::new(),
+            arm: None,
+        }
+    }
+
+    /// Of the same registry, for metrics of an arm.
+    pub fn of_arm(&self, arm: Option<&'static str>) -> Self {
+        Self {
+            registry: self.registry.clone(),
+            arm,
+        }
+    }
+
     fn opts(&self, name: &str, help: &str) -> Opts {
         let opts = opts(name, help);
         match self.arm {

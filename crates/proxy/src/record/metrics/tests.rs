@@ -9,7 +9,7 @@ use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::{self, DelimiterCall};
 use plimsoll_core::policy::{Level, Policy};
 use plimsoll_model::{
-    DelimiterAction, Drawn, EditKind, GuideReason, MissCause, RecallCall, RecallOutcome,
+    DelimiterAction, EditKind, GuideReason, MissCause, RecallCall, RecallOutcome, SplitPlace,
 };
 use plimsoll_store::Health;
 use plimsoll_tokens::ledger::Account;
@@ -107,7 +107,7 @@ fn a_turn_counts_in_the_arm_of_its_session_alone() {
     let (plain, split) = (metrics(), split());
     let drawn = |profile: &str, tried| {
         let profile = profile.to_owned();
-        Some(Drawn { profile, tried })
+        Some(SplitPlace { profile, tried })
     };
     // The second to last was drawn for another profile, before.
     let turns = [

@@ -1,0 +1,104 @@
+//! What a session that begins is served under while sessions are split. What records say of the session, or of its parent,
+//! comes first, so that a session stays where it is for life and sub-agents follow their parents. Only a session of which
+//! nothing is known is drawn. Never asks for a conversation that goes on: its path has the choice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::session::chain::RecordKey;
+use plimsoll_core::turn::{Joins, Mode, Split};
+use plimsoll_model::{Choice, Digest, RecordId, SplitPlace};
+use plimsoll_store::Take;
+
+use super::app::App;
+use super::record_place::{RecordPlace, parent_session};
+use crate::history::{FindError, Patience, Reads, record};
+
+/// How long a session that begins waits for the store. One that gets no answer is in no arm, whichever it would be in, so
+/// both arms lose alike.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The session of a request that may begin one.
+#[derive(Clone)]
+pub(super) struct Beginning {
+    /// Where its record belongs.
+    pub place: RecordPlace,
+    /// How its request is served.
+    pub mode: Mode,
+    /// Whether it joins the split.
+    pub joins: Joins,
+    /// The profile without a split.
+    pub chosen: Option<String>,
+}
+
+/// What is known of a session that begins.
+pub(super) struct Known {
+    /// What it is served under; none if that is as without a split.
+    pub choice: Option<Choice>,
+    /// Whether a turn of the session was recorded before.
+    pub taken: bool,
+}
+
+impl Beginning {
+    /// Looks it up off the async workers; none if the store does not answer soon.
+    pub(super) async fn soon(
+        self,
+        app: &Arc<App>,
+        credential: Digest,
+        patience: &Patience,
+    ) -> Option<Known> {
+        let worker = Arc::clone(app);
+        let find = move |patience: &Patience| self.find(&worker, patience);
+        let found = app.readers.run(credential, patience, PATIENCE, find).await;
+        found.flatten()
+    }
+
+    /// Looks it up. May read the disk. A store that fails tells nothing.
+    pub(super) fn find(&self, app: &App, patience: &Patience) -> Option<Known> {
+        let split = app.settings.split.as_ref()?;
+        let told = |op, time| app.metrics.observe_store(op, time);
+        let reads = Reads::new(app.records(self.mode), &told).while_waited_for(patience);
+        let known = self.read(&reads, split);
+        known
+            .inspect_err(|error| tracing::debug!(%error, "a session that begins is in no arm"))
+            .ok()
+    }
+
+    fn read(&self, reads: &Reads<'_>, split: &Split) -> Result<Known, FindError> {
+        let parent = parent_session(&self.place);
+        let names = [Some(&self.place.session), parent.as_ref()];
+        let tenant = self.place.tenant;
+        let key = |name: &String| RecordKey::First(name).digest(tenant, &self.place.keys);
+        let keys: Vec<Digest> = names.into_iter().flatten().map(key).collect();
+        let mut firsts = reads.links(&keys, Take::First(1))?.into_iter();
+        let mut first = || firsts.next()?.first().map(|(_, id)| RecordId(*id));
+        let (own, of_parent) = (first(), first());
+        let taken = own.is_some();
+        let choice = if let Some(own) = own {
+            // The profile, too, is that with which the session began, in whatever arm.
+            let first = record(reads, own)?;
+            first
+                .map(|first| first.choice())
+                .filter(|choice| choice.split.is_some())
+        } else if let Some(parent) = of_parent {
+            record(reads, parent)?
+                .and_then(|first| first.split)
+                .map(|place| self.under(place))
+        } else {
+            // The parent of a sub-agent may have no record yet. It is drawn by this name, too.
+            let name = parent.as_ref().unwrap_or(&self.place.session);
+            let drawn = (self.joins == Joins::Drawn).then(|| split.draw(tenant, name));
+            drawn.map(|place| self.under(place))
+        };
+        Ok(Known { choice, taken })
+    }
+
+    fn under(&self, place: SplitPlace) -> Choice {
+        let profile = match place.tried {
+            true => Some(place.profile.clone()),
+            false => self.chosen.clone(),
+        };
+        let split = Some(place);
+        Choice { profile, split }
+    }
+}
