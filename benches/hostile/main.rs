@@ -2,7 +2,8 @@
 //! and four times a size, each before a process of its own. Then all of them at once beside an ordinary tenant.
 //!
 //! `cargo bench --bench hostile`; `HOSTILE_MINUTES=1` plays the second part for a minute and not for ten, 0 leaves it
-//! out, and `HOSTILE_PRICES=0` leaves the first part out. `HOSTILE_WITHOUT=Kept` leaves that shape out of both. Ends
+//! out, and `HOSTILE_PRICES=0` leaves the first part out. `HOSTILE_WITHOUT=Kept` leaves that shape out of both,
+//! and `HOSTILE_ONLY=Kept` all others. Ends
 //! with 1 where twice the size costs more than 2.2 times as much, where a megabyte costs more than a second or 150 MB,
 //! or where the ordinary tenant waits (99 of 100 turns take at most 100 ms, and 99 of 100 looks at `/livez` at most 50
 //! ms), or where memory is above `server.body_budget` and 150 MB, or has not come back a minute later. The machine does
@@ -44,7 +45,9 @@ const LEAST: f64 = 0.3;
 /// So many seconds of processor in 300 ms are what a process takes that has nothing to do.
 const IDLE: f64 = 0.003;
 
-const RUNS: usize = 7;
+const ROUNDS: usize = 7;
+/// How many times its least size a shape has.
+const TIMES: [usize; 3] = [1, 2, 4];
 /// How a process of this bench is told that it is the attackers.
 const ATTACK: &str = "--attack";
 
@@ -84,22 +87,21 @@ async fn sent(client: &reqwest::Client, proxy: SocketAddr, ask: Ask, key: &str) 
     (response.status().as_u16(), own.unwrap_or_default())
 }
 
-/// All shapes but the one that is to be left out.
+/// All shapes, or the one that is asked for, and without the one that is to be left out.
 fn shapes() -> impl Iterator<Item = (Shape, usize)> {
-    let without = std::env::var("HOSTILE_WITHOUT").ok();
-    let named = move |shape: &Shape| Some(format!("{shape:?}")) == without;
-    SHAPES.into_iter().filter(move |(shape, _)| !named(shape))
+    let [only, without] = ["HOSTILE_ONLY", "HOSTILE_WITHOUT"].map(|name| std::env::var(name).ok());
+    let is_asked = move |(shape, _): &(Shape, usize)| {
+        let name = format!("{shape:?}");
+        only.as_ref().is_none_or(|only| *only == name) && without.as_ref() != Some(&name)
+    };
+    SHAPES.into_iter().filter(is_asked)
 }
 
-/// The least that a shape cost in some runs: the machine is shared.
-async fn cost(client: &reqwest::Client, upstream: &str, shape: Shape, size: usize) -> Cost {
-    let mut least = once(client, upstream, shape, size).await;
-    for _ in 1..RUNS {
-        let again = once(client, upstream, shape, size).await;
-        least.seconds = least.seconds.min(again.seconds);
-        least.memory = least.memory.min(again.memory);
-    }
-    least
+/// The middle of some numbers.
+fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = of.collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 async fn once(client: &reqwest::Client, upstream: &str, shape: Shape, size: usize) -> Cost {
@@ -137,21 +139,36 @@ async fn once(client: &reqwest::Client, upstream: &str, shape: Shape, size: usiz
 /// Prices every shape; how many break a bound.
 async fn price(client: &reqwest::Client, upstream: &str) -> usize {
     println!(
-        "shape | MB | seconds at 1, 2, 4 times | MiB at 1, 2, 4 times | seconds per MB | MiB per MB"
+        "shape | MB | seconds at 1, 2, 4 times (4 over 1) | MiB at 1, 2, 4 times | seconds per MB | MiB per MB"
     );
     let mut broken = 0;
     for (shape, size) in shapes() {
-        let mut costs = Vec::new();
-        for times in [1, 2, 4] {
-            costs.push(cost(client, upstream, shape, size * times).await);
+        // Each round has all sizes, so that what slows the machine for a while slows them alike.
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let mut round = Vec::new();
+            for times in TIMES {
+                round.push(once(client, upstream, shape, size * times).await);
+            }
+            rounds.push(round);
         }
-        let seconds: Vec<f64> = costs.iter().map(|cost| cost.seconds).collect();
+        let steepness = median(
+            rounds
+                .iter()
+                .map(|round| round[2].seconds / round[0].seconds),
+        );
+        let costs = [0, 1, 2].map(|at| {
+            let of = |cost: fn(&Cost) -> f64| median(rounds.iter().map(|round| cost(&round[at])));
+            Cost {
+                mb: of(|cost| cost.mb),
+                seconds: of(|cost| cost.seconds),
+                memory: of(|cost| cost.memory),
+            }
+        });
+        let seconds = costs.each_ref().map(|cost| cost.seconds);
         // Twice the size twice over: a single step of a shared machine says little.
-        let [first, _, last] = seconds[..] else {
-            unreachable!("three sizes");
-        };
-        let steep = last > LEAST && last > 2.2 * 2.2 * first;
-        let most = costs.last().unwrap();
+        let steep = seconds[2] > LEAST && steepness > 2.2 * 2.2;
+        let most = &costs[2];
         // The first MB of an answer is free, and so is what a process takes for any request.
         let (per, memory) = (
             most.seconds / most.mb.max(1.0),
@@ -160,7 +177,7 @@ async fn price(client: &reqwest::Client, upstream: &str) -> usize {
         let wrong = steep || per > 1.0 || memory > 150.0;
         broken += usize::from(wrong);
         println!(
-            "{shape:?} | {:.1} | {:.2} {:.2} {:.2} | {:.0} {:.0} {:.0} | {per:.2} | {memory:.0}{}",
+            "{shape:?} | {:.1} | {:.2} {:.2} {:.2} ({steepness:.2}) | {:.0} {:.0} {:.0} | {per:.2} | {memory:.0}{}",
             most.mb,
             seconds[0],
             seconds[1],

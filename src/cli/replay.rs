@@ -9,7 +9,8 @@ use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::sizes;
 use plimsoll_lab::explain::{self, ExplainError};
-use plimsoll_lab::{Lab, Options, Source, json, page, table, views};
+use plimsoll_lab::sample::Choice;
+use plimsoll_lab::{Lab, Options, Source, cuts, json, page, table, views};
 
 use super::lab::{LabArgs, not_empty, rising};
 use super::output::{print, write_recorded};
@@ -91,8 +92,12 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.views.cut_points {
+        return cut(args, &lab, &sources);
+    }
     if let Some(file) = &args.views.views {
-        return written(args, &lab, &sources, file);
+        let choice = args.views.choice(one_ceiling(&lab)?)?;
+        return written(args, &lab, &sources, (file, &choice));
     }
     let progress = ProgressBar::default();
     let report = lab.run(&sources, &progress);
@@ -113,19 +118,45 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The only ceiling.
+fn one_ceiling(lab: &Lab) -> anyhow::Result<u32> {
+    match lab.options().ceilings.as_slice() {
+        [ceiling] => Ok(*ceiling),
+        _ => anyhow::bail!("views are looked at under one ceiling: give one"),
+    }
+}
+
+/// Judges the policies at one point of each session.
+fn cut(args: &ReplayArgs, lab: &Lab, sources: &[Source]) -> anyhow::Result<ExitCode> {
+    one_ceiling(lab)?;
+    let progress = ProgressBar::default();
+    let how = (args.views.size(), args.views.horizon());
+    let judged = cuts::judge(lab, sources, &args.views.cuts(), how, &progress);
+    progress.end();
+    let judged = judged?;
+    anyhow::ensure!(
+        !judged.points.is_empty(),
+        "no session has a request above the ceiling"
+    );
+    print(&table::cut_points(&judged))?;
+    match &args.views.views {
+        Some(file) => {
+            let choice = args.views.cuts().at(judged.points);
+            written(args, lab, sources, (file, &choice))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// Writes the views of some turns, and says on stderr how large they are.
 fn written(
     args: &ReplayArgs,
     lab: &Lab,
     sources: &[Source],
-    file: &Path,
+    (file, choice): (&Path, &Choice),
 ) -> anyhow::Result<ExitCode> {
-    let [ceiling] = lab.options().ceilings.as_slice() else {
-        anyhow::bail!("views are written at one ceiling: give one");
-    };
     let progress = ProgressBar::default();
-    let choice = args.views.choice(*ceiling)?;
-    let views = views::write(lab, sources, &choice, args.views.size(), &progress);
+    let views = views::write(lab, sources, choice, args.views.size(), &progress);
     progress.end();
     let views = views?;
     let (turns, sessions) = views.counts;

@@ -1,9 +1,9 @@
-//! The flags of `plimsoll replay --views`. Owns what they mean; never plays anything.
+//! The flags of `plimsoll replay --views` and `--cut-points`. Owns what they mean; never plays anything.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use plimsoll_core::turn::sizes::SizeError;
 use plimsoll_lab::sample::{Choice, Place};
 use plimsoll_lab::views::Match;
@@ -11,15 +11,24 @@ use serde_json::Value;
 
 use super::lab::count;
 
-/// Which views are written.
+/// At which turns policies are looked at, and what is made of their views.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("looked").args(["views", "cut_points"]).multiple(true)))]
 pub struct ViewsArgs {
+    /// Cut each session once, before a request above the ceiling, and say whether what each policy
+    /// still shows there holds what the recorded future needs (docs/quality.md). With --views, write
+    /// the views at these points. Takes one ceiling.
+    #[arg(long, conflicts_with_all = ["json", "html", "explain"])]
+    pub cut_points: bool,
+    /// Of the future, the answers that count [default: all].
+    #[arg(long, value_name = "COUNT", requires = "cut_points")]
+    horizon: Option<usize>,
     /// Write what each policy sends at some turns, and the recorded answer, for a model to judge
     /// (docs/quality.md). Takes one ceiling.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
     pub views: Option<PathBuf>,
     /// Bring the views to one mean size: so many tokens, or the least that all of them reach.
-    #[arg(long, value_name = "TOKENS", requires = "views", num_args = 0..=1,
+    #[arg(long, value_name = "TOKENS", requires = "looked", num_args = 0..=1,
           default_missing_value = "least", value_parser = size)]
     match_size: Option<Match>,
     /// Turns that are drawn.
@@ -29,10 +38,10 @@ pub struct ViewsArgs {
     #[arg(long, default_value_t = 2, value_name = "COUNT", requires = "views")]
     run: usize,
     /// Draws other turns.
-    #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "views")]
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "looked")]
     seed: u64,
     /// The longest history that a turn may have, in tokens [default: four times the ceiling].
-    #[arg(long, value_name = "TOKENS", requires = "views", value_parser = count)]
+    #[arg(long, value_name = "TOKENS", requires = "looked", value_parser = count)]
     longest: Option<u32>,
     /// Take the turns of views that were written before, in place of a draw.
     #[arg(long, value_name = "FILE", requires = "views")]
@@ -52,6 +61,24 @@ impl ViewsArgs {
             seed: self.seed,
             longest: u64::from(self.longest.unwrap_or(ceiling.saturating_mul(4))),
         })
+    }
+
+    /// One turn of each session under a ceiling. The longest history is that of the session, if nothing is said.
+    #[must_use]
+    pub fn cuts(&self) -> Choice {
+        Choice {
+            like: None,
+            turns: usize::MAX,
+            run: 1,
+            seed: self.seed,
+            longest: self.longest.map_or(u64::MAX, u64::from),
+        }
+    }
+
+    /// How many answers of the future count.
+    #[must_use]
+    pub fn horizon(&self) -> usize {
+        self.horizon.unwrap_or(usize::MAX)
     }
 
     /// The size that is asked for.

@@ -327,6 +327,49 @@ fn views_are_brought_to_one_size_at_the_same_turns() {
     }
 }
 
+/// A session is cut once; whoever sends everything misses nothing, and the views are those of that point.
+#[test]
+fn sessions_are_cut_once_and_judged_by_their_future() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cut.jsonl");
+    let cut = |more: &[&str]| {
+        let ceiling = ["--policies", "none,cwl,oldest-turn", "--ceiling", "40000"];
+        let all = [&ceiling[..], &["--annotate", "none", "--cut-points"], more];
+        replay(&all.concat())
+    };
+    let output = cut(&["--views", file.to_str().unwrap()]);
+    let table = text(&output.stdout);
+    let row = |name: &str| {
+        let found = table.lines().find(|line| line.starts_with(name));
+        let words = found.unwrap().split_whitespace();
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("none")[2..4], ["0.0%", "100.0%"], "{table}");
+    let [pruned, missed] = [row("cwl")[2].clone(), row("oldest-turn")[9..].join(" ")];
+    assert!(
+        pruned.trim_end_matches('%').parse::<f64>().unwrap() > 30.0,
+        "{table}"
+    );
+    assert!(missed.split(' ').any(|count| count == "1"), "{table}");
+    assert!(table.contains("1 sessions, each cut once before a request above the ceiling; 1 have"));
+    let views = std::fs::read_to_string(&file).unwrap();
+    let views: Vec<Value> = views
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(views.len(), 4, "three policies and truncation at one point");
+    assert!(views.iter().all(|view| view["turn"] == views[0]["turn"]));
+    assert_eq!(
+        text(&cut(&["--seed", "1"]).stdout),
+        table.split("1 turns").next().unwrap()
+    );
+    assert_ne!(cut(&["--seed", "5"]).stdout, cut(&["--seed", "1"]).stdout);
+    let several = replay(&["--ceiling", "40000,80000", "--cut-points"]);
+    assert!(text(&several.stderr).contains("looked at under one ceiling"));
+    let alone = replay(&["--seed", "3"]);
+    assert_eq!(alone.status.code(), Some(2), "there is nothing to draw");
+}
+
 #[test]
 fn an_item_has_a_story() {
     let explain = |item| {

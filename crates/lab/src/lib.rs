@@ -9,6 +9,7 @@ mod blocks;
 pub mod bootstrap;
 pub mod cache;
 mod contender;
+pub mod cuts;
 mod drive;
 pub mod explain;
 mod holdings;

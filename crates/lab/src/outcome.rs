@@ -25,7 +25,8 @@ impl Share {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Takes in another share.
+    pub(super) fn add(&mut self, other: Self) {
         self.part += other.part;
         self.whole += other.whole;
     }

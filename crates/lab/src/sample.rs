@@ -10,7 +10,7 @@ use plimsoll_scripted::rng::Rng;
 
 use super::message_text::{self, TextPart};
 use super::standin::Size;
-use super::trace::Trace;
+use super::trace::{Trace, TraceMessage};
 use super::{Lab, ReplayError, Source, Watch, across, drive};
 
 /// What is drawn.
@@ -26,6 +26,17 @@ pub struct Choice {
     pub longest: u64,
     /// Turns that were drawn before, in place of a draw.
     pub like: Option<Vec<Place>>,
+}
+
+impl Choice {
+    /// These turns, in place of a draw.
+    #[must_use]
+    pub fn at(self, places: Vec<Place>) -> Self {
+        Self {
+            like: Some(places),
+            ..self
+        }
+    }
 }
 
 /// A turn that was drawn.
@@ -49,6 +60,8 @@ const SAYS: usize = 40;
 pub struct Drawn {
     /// The session.
     pub trace: Trace,
+    /// What was cut off.
+    pub future: Vec<TraceMessage>,
     /// Its messages' sizes.
     pub sizes: Vec<Size>,
     /// The answers that were drawn, by their place among the messages, and the block of each.
@@ -56,10 +69,41 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Forgets what comes behind an answer.
+    /// Cuts off what comes behind an answer.
     fn cut(&mut self, last: Option<usize>) {
-        self.trace.messages.truncate(last.map_or(0, |at| at + 1));
+        let messages = &mut self.trace.messages;
+        let mut future = messages.split_off(last.map_or(0, |at| at + 1).min(messages.len()));
+        future.append(&mut self.future);
+        self.future = future;
         self.sizes.truncate(self.trace.messages.len());
+    }
+
+    /// Keeps of its turns only the one that was drawn first, and returns it.
+    pub fn keep_first(&mut self) -> usize {
+        self.turns.sort_unstable_by_key(|(_, block)| *block);
+        self.turns.truncate(1);
+        let first = self.turns.first().map(|(at, _)| *at);
+        self.cut(first);
+        first.unwrap_or_default()
+    }
+
+    /// The first of its turns.
+    #[must_use]
+    pub fn first(&self) -> Option<Place> {
+        let (turn, block) = *self.turns.first()?;
+        Some(Place {
+            session: self.trace.name.clone(),
+            turn,
+            block,
+        })
+    }
+
+    /// The session as it was before anything was cut off.
+    #[must_use]
+    pub fn whole(&self) -> Trace {
+        let mut whole = self.trace.clone();
+        whole.messages.extend_from_slice(&self.future);
+        whole
     }
 }
 
@@ -135,6 +179,7 @@ fn session(
     let turns: Vec<(usize, usize)> = like.map(|place| (place.turn, place.block)).collect();
     let mut drawn = Drawn {
         trace,
+        future: Vec::new(),
         sizes,
         turns,
     };

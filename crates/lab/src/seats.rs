@@ -111,6 +111,7 @@ pub fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>
     let answers = 0..session.sizes.len();
     let whole = Drawn {
         trace: session.trace.clone(),
+        future: Vec::new(),
         sizes: session.sizes.clone(),
         turns: answers.map(|at| (at, 0)).collect(),
     };
