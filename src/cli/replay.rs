@@ -8,9 +8,9 @@ use plimsoll_console::assets::alone;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::sizes;
+use plimsoll_lab::cuts::CutPoints;
 use plimsoll_lab::explain::{self, ExplainError};
-use plimsoll_lab::sample::Choice;
-use plimsoll_lab::{Lab, Options, Source, cuts, json, page, table, views};
+use plimsoll_lab::{Lab, Options, Source, json, page, table, views};
 
 use super::lab::{LabArgs, not_empty, rising};
 use super::output::{print, write_recorded};
@@ -96,8 +96,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         return cut(args, &lab, &sources);
     }
     if let Some(file) = &args.views.views {
-        let choice = args.views.choice(one_ceiling(&lab)?)?;
-        return written(args, &lab, &sources, (file, &choice));
+        return drawn(args, &lab, &sources, file);
     }
     let progress = ProgressBar::default();
     let report = lab.run(&sources, &progress);
@@ -126,37 +125,43 @@ fn one_ceiling(lab: &Lab) -> anyhow::Result<u32> {
     }
 }
 
-/// Judges the policies at one point of each session.
+/// Judges the policies at one point of each conversation, and writes their views there if that is asked for.
 fn cut(args: &ReplayArgs, lab: &Lab, sources: &[Source]) -> anyhow::Result<ExitCode> {
     one_ceiling(lab)?;
     let progress = ProgressBar::default();
-    let how = (args.views.size(), args.views.horizon());
-    let judged = cuts::judge(lab, sources, &args.views.cuts(), how, &progress);
+    let asked = &args.views;
+    let (choice, horizon, size) = (asked.cuts(), asked.horizon(), asked.size());
+    let points = CutPoints::draw(lab, sources, &choice, horizon, size, &progress);
+    let judged = points.and_then(|points| {
+        let rows = points.judge(lab, &progress)?;
+        let views = asked.views.as_ref();
+        let views = views.map(|_| views::of(lab, &points.drawn, &points.seats, &progress));
+        Ok((points, rows, views.transpose()?))
+    });
     progress.end();
-    let judged = judged?;
+    let (points, rows, views) = judged?;
     anyhow::ensure!(
-        !judged.points.is_empty(),
-        "no session has a request above the ceiling"
+        !points.drawn.is_empty(),
+        "no conversation of --min-tokens or more has a request above the ceiling, within --longest, that was answered \
+         with 40 bytes or more"
     );
-    print(&table::cut_points(&judged))?;
-    match &args.views.views {
-        Some(file) => {
-            let choice = args.views.cuts().at(judged.points);
-            written(args, lab, sources, (file, &choice))
-        }
-        None => Ok(ExitCode::SUCCESS),
+    print(&table::cut_points(&points, &rows))?;
+    if let (Some(file), Some(views)) = (&asked.views, &views) {
+        write_recorded(file, &(views.lines.join("\n") + "\n"))?;
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the views of some turns, and says on stderr how large they are.
-fn written(
+/// Writes the views of turns that are drawn, and says how large they are.
+fn drawn(
     args: &ReplayArgs,
     lab: &Lab,
     sources: &[Source],
-    (file, choice): (&Path, &Choice),
+    file: &Path,
 ) -> anyhow::Result<ExitCode> {
+    let choice = args.views.choice(one_ceiling(lab)?)?;
     let progress = ProgressBar::default();
-    let views = views::write(lab, sources, choice, args.views.size(), &progress);
+    let views = views::write(lab, sources, &choice, args.views.size(), &progress);
     progress.end();
     let views = views?;
     let (turns, sessions) = views.counts;

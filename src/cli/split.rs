@@ -21,6 +21,8 @@ use crate::config::{Config, Flags};
 
 /// A figure of fewer sessions in an arm is not told.
 const LEAST: usize = 20;
+/// How many rows of the front of the list are read again.
+const FRONT: usize = 100;
 /// How deep sub-agents of sub-agents are followed.
 const DEEPEST: usize = 32;
 
@@ -139,9 +141,28 @@ pub fn run(args: &SplitArgs) -> anyhow::Result<ExitCode> {
         .build()?;
     let asked = reqwest::Url::parse_with_params("http://localhost", [("split", &profile)])?;
     let asked = asked.query().unwrap_or_default();
-    let rows = runtime.block_on(listed(&port, usize::MAX, &format!("&{asked}")))?;
+    let rows = runtime.block_on(all(&port, &format!("&{asked}")))?;
     write!(std::io::stdout(), "{}", table(&profile, &rows))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// All rows, each as it is newest. A session that goes on while they are read moves to the front of the list, so the front
+/// is read again until nothing is new there, or often enough.
+async fn all(port: &AdminPort, asked: &str) -> anyhow::Result<Vec<Value>> {
+    let mut rows: HashMap<String, Value> = HashMap::new();
+    for most in std::iter::once(usize::MAX).chain([FRONT; 8]) {
+        let read = listed(port, most, asked).await?;
+        let before = rows.len();
+        let mut changed = 0;
+        for row in read {
+            let old = rows.insert(text(&row, "session").to_owned(), row.clone());
+            changed += usize::from(old.is_some_and(|old| old.get("ended") != row.get("ended")));
+        }
+        if rows.len() == before && changed == 0 {
+            break;
+        }
+    }
+    Ok(rows.into_values().collect())
 }
 
 fn configured(args: &SplitArgs) -> anyhow::Result<String> {
@@ -175,7 +196,12 @@ fn sessions(rows: &[Value], money: &str) -> [Vec<Sums>; 2] {
         // A sub-agent whose parent was not known yet may have been drawn otherwise. It counts with its parent all the same.
         let arm = arms.get(root).or_else(|| arms.get(name));
         if let Some(sessions) = arm.and_then(|arm| sessions.get_mut(*arm)) {
-            add(sessions.entry(root).or_default(), row, money);
+            let sums = sessions.entry(root).or_default();
+            add(sums, row, money);
+            // What broke off has no cost. Sessions without a row of their own count as what is known of them.
+            if name == root || !arms.contains_key(root) {
+                *Sum::Priced.of(sums) = f64::from(u8::from(account(row, money, "paid").is_some()));
+            }
         }
     }
     sessions.map(|sessions| sessions.into_values().collect())
@@ -194,14 +220,17 @@ fn root<'a>(parents: &HashMap<&'a str, &'a str>, session: &'a str) -> &'a str {
     root
 }
 
+/// A part of a row's account, if it has one.
+fn account(row: &Value, money: &str, part: &str) -> Option<f64> {
+    row.pointer(&format!("/saved/{money}/{part}"))?.as_f64()
+}
+
 /// Adds a row to what its session came to.
 fn add(sums: &mut Sums, row: &Value, money: &str) {
     let number = |field: &str| row.pointer(field).and_then(Value::as_f64);
     let counted = |field: &str| number(field).unwrap_or_default();
-    let account = |part: &str| number(&format!("/saved/{money}/{part}"));
     *Sum::Sessions.of(sums) = 1.0;
-    if let (Some(paid), Some(whole)) = (account("paid"), account("whole")) {
-        *Sum::Priced.of(sums) = 1.0;
+    if let (Some(paid), Some(whole)) = (account(row, money, "paid"), account(row, money, "whole")) {
         *Sum::Paid.of(sums) += paid;
         *Sum::Whole.of(sums) += whole;
     }
@@ -227,7 +256,7 @@ fn table(profile: &str, rows: &[Value]) -> String {
     let arms = sessions(rows, if usd { "usd" } else { "units" });
     let [base, tried] = &arms;
     let mut table = format!(
-        "{} is tried in {} sessions ({} turns), and {} are the base arm ({} turns); sub-agents count with their sessions\n",
+        "{} is tried in {} sessions ({} turns), and {} are in the base arm ({} turns); sub-agents count with their sessions\n",
         harmless_word(profile),
         tried.len(),
         Sum::Turns.over(tried),
@@ -280,12 +309,10 @@ fn table(profile: &str, rows: &[Value]) -> String {
 fn line(unit: Unit, usd: bool, compared: &Compared) -> String {
     let [base, tried] = compared.of.map(|one| shown(unit, usd, one));
     let (difference, chance) = (compared.difference, compared.chance);
-    let verdict = if chance >= 1.0 - LEVEL {
-        "can't tell yet"
-    } else if difference.figure < 0.0 {
-        "lower"
-    } else {
-        "higher"
+    let verdict = match compared.is_told() {
+        false => "can't tell yet",
+        true if difference.figure < 0.0 => "lower",
+        true => "higher",
     };
     let difference = shown(unit, usd, difference);
     format!("{base:<28} {tried:<28} {difference}, chance {chance:.4}: {verdict}")
@@ -331,6 +358,8 @@ mod tests {
             // Its parent is in no arm, or has no row any more.
             row("alone", Some("gone"), "base", 1.0),
             row("of u", Some("u"), "tried", 1.0),
+            row("of no", Some("no"), "base", 1.0),
+            row("no", None, "base", 1.0),
             // It spoke before its parent, and was drawn otherwise.
             row("first", Some("u"), "base", 1.0),
             unpriced,
@@ -345,8 +374,11 @@ mod tests {
                 .map(|sums| of.map(|sum| sums[sum as usize]))
                 .collect()
         };
-        assert_eq!(sums(&base), [[1.0, 1.0, 10.0], [1.0, 1.5, 30.0]]);
-        assert_eq!(sums(&tried)[0], [1.0, 2.0, 30.0]);
+        assert_eq!(
+            sums(&base),
+            [[1.0, 1.0, 10.0], [1.0, 2.0, 20.0], [1.0, 1.5, 30.0]]
+        );
+        assert_eq!(sums(&tried)[0], [0.0, 2.0, 30.0]);
         let turns: f64 = tried.iter().map(|sums| sums[Sum::Turns as usize]).sum();
         assert_eq!(turns, 50.0);
         let [sums, ..] = base.as_slice() else {

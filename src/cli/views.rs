@@ -15,14 +15,14 @@ use super::lab::count;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("looked").args(["views", "cut_points"]).multiple(true)))]
 pub struct ViewsArgs {
-    /// Cut each session once, before a request above the ceiling, and say whether what each policy
+    /// Cut each conversation once, before a request above the ceiling, and say whether what each policy
     /// still shows there holds what the recorded future needs (docs/quality.md). With --views, write
     /// the views at these points. Takes one ceiling.
     #[arg(long, conflicts_with_all = ["json", "html", "explain"])]
     pub cut_points: bool,
     /// Of the future, the answers that count [default: all].
-    #[arg(long, value_name = "COUNT", requires = "cut_points")]
-    horizon: Option<usize>,
+    #[arg(long, value_name = "COUNT", requires = "cut_points", value_parser = clap::value_parser!(u32).range(1..))]
+    horizon: Option<u32>,
     /// Write what each policy sends at some turns, and the recorded answer, for a model to judge
     /// (docs/quality.md). Takes one ceiling.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
@@ -32,10 +32,22 @@ pub struct ViewsArgs {
           default_missing_value = "least", value_parser = size)]
     match_size: Option<Match>,
     /// Turns that are drawn.
-    #[arg(long, default_value_t = 120, value_name = "COUNT", requires = "views")]
+    #[arg(
+        long,
+        default_value_t = 120,
+        value_name = "COUNT",
+        requires = "views",
+        conflicts_with = "cut_points"
+    )]
     turns: usize,
     /// Of these, turns that follow each other.
-    #[arg(long, default_value_t = 2, value_name = "COUNT", requires = "views")]
+    #[arg(
+        long,
+        default_value_t = 2,
+        value_name = "COUNT",
+        requires = "views",
+        conflicts_with = "cut_points"
+    )]
     run: usize,
     /// Draws other turns.
     #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "looked")]
@@ -44,7 +56,12 @@ pub struct ViewsArgs {
     #[arg(long, value_name = "TOKENS", requires = "looked", value_parser = count)]
     longest: Option<u32>,
     /// Take the turns of views that were written before, in place of a draw.
-    #[arg(long, value_name = "FILE", requires = "views")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "views",
+        conflicts_with = "cut_points"
+    )]
     like: Option<PathBuf>,
 }
 
@@ -63,7 +80,7 @@ impl ViewsArgs {
         })
     }
 
-    /// One turn of each session under a ceiling. The longest history is that of the session, if nothing is said.
+    /// One turn of each conversation under a ceiling. The longest history is that of the session, if nothing is said.
     #[must_use]
     pub fn cuts(&self) -> Choice {
         Choice {
@@ -78,7 +95,7 @@ impl ViewsArgs {
     /// How many answers of the future count.
     #[must_use]
     pub fn horizon(&self) -> usize {
-        self.horizon.unwrap_or(usize::MAX)
+        self.horizon.map_or(usize::MAX, |answers| answers as usize)
     }
 
     /// The size that is asked for.

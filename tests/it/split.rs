@@ -285,6 +285,31 @@ async fn sub_agents_follow_their_parents() {
     none_refused(&provider);
 }
 
+#[tokio::test]
+async fn a_sub_agent_that_does_not_fit_is_served_as_ever_and_counts_with_its_parent() {
+    let provider = commands().await;
+    let text = format!("{}[profiles.tried.when]\nmodels = [\"gpt-4*\"]\n", split(0.999));
+    let proxy = proxy(&provider, &text, None).await;
+    let mut parent = agent(&proxy, 0, false);
+    turn(&mut parent).await;
+    let own = turn(&mut parent).await;
+    assert!(is_clipped(&provider));
+    let mut child = agent(&proxy, 1, false)
+        .with("x-plimsoll-parent", "session-0")
+        .field("model", json!("o3"));
+    turn(&mut child).await;
+    let below = turn(&mut child).await;
+    assert!(!is_clipped(&provider));
+    // Alone, it is not drawn.
+    let mut other = agent(&proxy, 2, false).field("model", json!("o3"));
+    turn(&mut other).await;
+    let alone = turn(&mut other).await;
+    assert!(!is_clipped(&provider));
+    let arms = arms(&proxy).await;
+    assert_eq!([&arms[&own], &arms[&below], &arms[&alone]], [&arm(true), &arm(true), &None]);
+    none_refused(&provider);
+}
+
 /// Conversations without tools are found by their answers, and a title that comes first is asked once.
 #[tokio::test]
 async fn conversations_without_tools_are_drawn_too() {
@@ -409,7 +434,7 @@ async fn the_command_compares_the_arms() {
     );
     let out = compared("plain").await;
     assert!(
-        out.contains("plain is tried in 0 sessions (0 turns), and 0 are the base arm"),
+        out.contains("plain is tried in 0 sessions (0 turns), and 0 are in the base arm"),
         "{out}"
     );
 }

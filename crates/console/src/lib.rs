@@ -159,7 +159,8 @@ impl Console {
                 match ask.is_by_place() {
                     true => rows.partition_point(|one| place(one) >= behind),
                     false => {
-                        let at = rows.iter().position(|one| place(one) == behind);
+                        // Wherever that row stands now.
+                        let at = rows.iter().position(|one| place(one).1 == behind.1);
                         at.map_or(total, |at| at + 1)
                     }
                 }

@@ -36,6 +36,16 @@ pub struct Compared {
     pub chance: f64,
 }
 
+impl Compared {
+    /// Whether the groups differ: by less than a chance of 1 %, and with an interval that leaves 0 out. The first alone
+    /// says so of groups that differ in nothing but their spread, and the second of what few sessions have.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        let apart = self.difference.low > 0.0 || self.difference.high < 0.0;
+        apart && self.chance < 1.0 - LEVEL
+    }
+}
+
 impl Estimate {
     /// Of the figure of all sessions, and of each sample. None where any of them is not defined.
     fn new(figure: f64, mut samples: Vec<f64>) -> Option<Self> {
@@ -125,7 +135,7 @@ fn regrouped<const N: usize>(
     random: &mut fastrand::Rng,
 ) -> Vec<[Sums<N>; 2]> {
     let mut all: Vec<&Sums<N>> = groups.into_iter().flatten().collect();
-    let first = groups[0].len();
+    let first = groups.first().map_or(0, |first| first.len());
     let mut grouped = || {
         random.shuffle(&mut all);
         let (first, second) = all.split_at(first);
@@ -173,10 +183,6 @@ mod tests {
         compare([base, tried], &[(0, 1)], 20).remove(0).unwrap()
     }
 
-    const fn is_told(one: &Compared) -> bool {
-        one.chance < 1.0 - LEVEL
-    }
-
     #[test]
     fn the_interval_holds_a_known_difference_nearly_always() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -192,9 +198,9 @@ mod tests {
     #[test]
     fn a_difference_is_told_and_none_is_not() {
         let mut random = fastrand::Rng::with_seed(8);
-        let large = (0..20).filter(|_| is_told(&shares(0.4, 0.1, &mut random)));
+        let large = (0..20).filter(|_| shares(0.4, 0.1, &mut random).is_told());
         assert_eq!(large.count(), 20);
-        let none = (0..60).filter(|_| is_told(&shares(0.3, 0.3, &mut random)));
+        let none = (0..60).filter(|_| shares(0.3, 0.3, &mut random).is_told());
         assert!(none.count() <= 3);
     }
 
@@ -212,11 +218,35 @@ mod tests {
             let compared = compare([&groups[0], &groups[1]], &[(0, 1)], 20)
                 .remove(0)
                 .unwrap();
-            told += usize::from(is_told(&compared));
+            told += usize::from(compared.is_told());
             apart += usize::from(compared.difference.high < 0.0);
         }
         assert!(told <= 3, "{told} of 60");
         assert!(apart > 10, "the intervals alone would tell: {apart} of 60");
+    }
+
+    #[test]
+    fn what_differs_in_its_spread_alone_is_not_told() {
+        let mut random = fastrand::Rng::with_seed(10);
+        // A session costs about 1 in both groups: in the smaller one most cost nearly nothing, and a quarter four times it.
+        let base = |random: &mut fastrand::Rng| [0.5 + random.f64(), 1.0];
+        let tried = |random: &mut fastrand::Rng| match random.f64() < 0.25 {
+            true => [3.9, 1.0],
+            false => [0.1 / 3.0, 1.0],
+        };
+        let (mut told, mut by_chance) = (0, 0);
+        for _ in 0..40 {
+            let groups: [Vec<Sums<2>>; 2] = [
+                (0..300).map(|_| base(&mut random)).collect(),
+                (0..40).map(|_| tried(&mut random)).collect(),
+            ];
+            let compared = compare([&groups[0], &groups[1]], &[(0, 1)], 20)
+                .remove(0)
+                .unwrap();
+            told += usize::from(compared.is_told());
+            by_chance += usize::from(compared.chance < 1.0 - LEVEL);
+        }
+        assert!(told <= 4 && told < by_chance, "{told}, {by_chance} of 40");
     }
 
     #[test]

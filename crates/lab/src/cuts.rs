@@ -10,7 +10,7 @@ use plimsoll_wire::Dialect;
 use super::anchors::{Held, Needs};
 use super::message_text::{self, TextPart};
 use super::outcome::Share;
-use super::sample::{self, Choice, Drawn, Place};
+use super::sample::{self, Choice, Drawn};
 use super::seats::{self, Match, Seat};
 use super::trace::{Trace, TraceMessage};
 use super::{Lab, ReplayError, Source, Watch, across};
@@ -56,78 +56,97 @@ pub struct Future {
 pub struct CutRow {
     /// The policy.
     pub name: String,
-    /// Tokens of all views, and of all histories.
-    pub tokens: (u64, u64),
+    /// Tokens of all views.
+    pub tokens: u64,
     /// The sum of the shares that were left out.
     pub pruned: f64,
     /// Points at which no string was missed.
     pub strings: Share,
     /// Points at which neither a string nor a line was missed.
     pub whole: Share,
+    /// Points at which it missed no string and the first policy did, and the other way round.
+    pub beside_first: (u64, u64),
     /// Points at which an anchor of a class was missed.
     pub missed: BTreeMap<Anchor, u64>,
 }
 
-/// All policies at the same cut points.
-#[derive(Clone, Debug, Default)]
+/// Conversations that were cut once each, and who makes views of them there.
 pub struct CutPoints {
-    /// One for each policy.
-    pub rows: Vec<CutRow>,
-    /// The points, each of a session of its own.
-    pub points: Vec<Place>,
-    /// How many of them have a future that needs anything.
-    pub needing: usize,
+    /// The conversations, without what comes behind the cut.
+    pub drawn: Vec<Drawn>,
+    /// The policies, and plain truncation.
+    pub seats: Vec<Seat>,
+    futures: Vec<(Needs, Future)>,
 }
 
-/// Judges the lab's policies, and plain truncation, at one point of each session: a request whose history is over the
-/// ceiling. Of its future the next `horizon` answers count.
-///
-/// # Errors
-/// [`ReplayError`] where a session can't be read or played.
-pub fn judge(
-    lab: &Lab,
-    sources: &[Source],
-    choice: &Choice,
-    (size, horizon): (Match, usize),
-    watch: &dyn Watch,
-) -> Result<CutPoints, ReplayError> {
-    let mut seats = seats::all(lab);
-    // Some policies never come down to some ceilings. As in the paper, each stands there with what it left out.
-    let any = |session: &Drawn| Ok((0..session.sizes.len()).collect());
-    let mut drawn = sample::draw(lab, sources, choice, &any, watch)?;
-    let futures: Vec<(Needs, Future)> = drawn
-        .iter_mut()
-        .map(|session| {
+impl CutPoints {
+    /// Cuts each conversation at a request whose history is over the ceiling, and brings the views to a size. Of the future
+    /// behind a cut the next `horizon` answers count.
+    ///
+    /// # Errors
+    /// [`ReplayError`] where a session can't be read or played.
+    pub fn draw(
+        lab: &Lab,
+        sources: &[Source],
+        choice: &Choice,
+        horizon: usize,
+        size: Match,
+        watch: &dyn Watch,
+    ) -> Result<Self, ReplayError> {
+        // Some policies never come down to some ceilings. As in the paper, each stands there with what it left out.
+        let any = |session: &Drawn| Ok((0..session.sizes.len()).collect());
+        let mut drawn = sample::draw(lab, sources, choice, &any, watch)?;
+        let mut futures = Vec::new();
+        for session in &mut drawn {
             let at = session.keep_first();
             let whole = session.whole();
             let needs = Needs::of(&whole);
             let future = future(&needs, &whole, at, horizon);
-            (needs, future)
-        })
-        .collect();
-    if size != Match::Nothing {
-        seats::search(lab, &drawn, &mut seats, size, watch)?;
-    }
-    let one = |at: usize| {
-        let (session, (needs, future)) = (drawn.get(at)?, futures.get(at)?);
-        Some(rows(lab, session, &seats, needs, future))
-    };
-    let order: Vec<usize> = (0..drawn.len()).collect();
-    let mut judged = CutPoints {
-        rows: seats.iter().map(|seat| CutRow::of(seat.name())).collect(),
-        points: drawn.iter().filter_map(Drawn::first).collect(),
-        needing: futures.iter().filter(|(_, one)| !one.is_empty()).count(),
-    };
-    for session in across(lab.options.threads, &order, &one, watch) {
-        for (row, own) in judged
-            .rows
-            .iter_mut()
-            .zip(session.transpose()?.unwrap_or_default())
-        {
-            row.add(&own);
+            futures.push((needs, future));
         }
+        let mut seats = seats::all(lab);
+        if size != Match::Nothing && !drawn.is_empty() {
+            seats::search(lab, &drawn, &mut seats, size, watch)?;
+        }
+        Ok(Self {
+            drawn,
+            seats,
+            futures,
+        })
     }
-    Ok(judged)
+
+    /// How many points have a future that needs anything.
+    #[must_use]
+    pub fn needing(&self) -> usize {
+        let needing = self.futures.iter().filter(|(_, one)| !one.is_empty());
+        needing.count()
+    }
+
+    /// Judges the views at all points, a row for each seat.
+    ///
+    /// # Errors
+    /// [`ReplayError`] where a session can't be played.
+    pub fn judge(&self, lab: &Lab, watch: &dyn Watch) -> Result<Vec<CutRow>, ReplayError> {
+        let one = |at: usize| {
+            let (session, (needs, future)) = (self.drawn.get(at)?, self.futures.get(at)?);
+            Some(rows(lab, session, &self.seats, needs, future))
+        };
+        let order: Vec<usize> = (0..self.drawn.len()).collect();
+        let mut all: Vec<CutRow> = self
+            .seats
+            .iter()
+            .map(|seat| CutRow::of(seat.name()))
+            .collect();
+        for session in across(lab.options.threads, &order, &one, watch)
+            .into_iter()
+            .flatten()
+        {
+            for (row, own) in all.iter_mut().zip(session?) {
+                row.add(&own);
+            }
+        }
+        Ok(all)
+    }
 }
 
 /// What each seat came to at the cut point of a session.
@@ -143,13 +162,18 @@ fn rows(
         let history = session.sizes.get(..shown.at).unwrap_or_default();
         let history: u64 = history.iter().map(|one| one.tokens).sum();
         let tokens = seats::tokens(lab, &shown.messages);
-        let held = all_held(needs, shown.messages.iter().map(Vec::as_slice));
+        let held = contents(needs, shown.messages.iter());
         if let Some(row) = rows.get_mut(shown.seat) {
-            row.tokens = (tokens, history);
+            row.tokens = tokens;
             row.pruned = 1.0 - tokens as f64 / history.max(1) as f64;
             row.judge(future, &held);
         }
     })?;
+    let first = rows.first().is_some_and(CutRow::shows_strings);
+    for row in &mut rows {
+        let own = row.shows_strings();
+        row.beside_first = (u64::from(own && !first), u64::from(first && !own));
+    }
     Ok(rows)
 }
 
@@ -161,16 +185,21 @@ impl CutRow {
         }
     }
 
+    /// Whether it missed no string, at one point.
+    fn shows_strings(&self) -> bool {
+        self.strings.part == self.strings.whole
+    }
+
     /// Holds one view against the future.
-    fn judge(&mut self, future: &Future, held: &AllHeld) {
+    fn judge(&mut self, future: &Future, held: &Contents) {
         let strings = future.strings.iter();
         let strings = strings.filter(|(string, _)| !held.strings.contains(*string));
         let lines = future.lines.iter();
         let lines = lines.filter(|(line, _)| !held.lines.contains(*line));
-        let of_strings: HashSet<u8> = strings.clone().map(|(_, anchor)| *anchor as u8).collect();
+        let shows_strings = strings.clone().next().is_none();
         let missed: Vec<Anchor> = strings.chain(lines).map(|(_, anchor)| *anchor).collect();
         self.strings = Share {
-            part: u64::from(of_strings.is_empty()),
+            part: u64::from(shows_strings),
             whole: 1,
         };
         self.whole = Share {
@@ -182,11 +211,12 @@ impl CutRow {
 
     /// Adds another point.
     fn add(&mut self, one: &Self) {
-        self.tokens.0 += one.tokens.0;
-        self.tokens.1 += one.tokens.1;
+        self.tokens += one.tokens;
         self.pruned += one.pruned;
         self.strings.add(one.strings);
         self.whole.add(one.whole);
+        self.beside_first.0 += one.beside_first.0;
+        self.beside_first.1 += one.beside_first.1;
         for (anchor, count) in &one.missed {
             *self.missed.entry(*anchor).or_default() += count;
         }
@@ -201,14 +231,14 @@ impl Future {
     }
 }
 
-/// What some messages hold.
+/// What some messages hold of what is needed.
 #[derive(Default)]
-struct AllHeld {
+struct Contents {
     strings: HashSet<u32>,
     lines: HashSet<u32>,
 }
 
-impl AllHeld {
+impl Contents {
     fn take(&mut self, held: Held) {
         self.strings
             .extend(held.parts.iter().map(|(_, string)| *string));
@@ -216,74 +246,70 @@ impl AllHeld {
     }
 }
 
-fn all_held<'a>(needs: &Needs, messages: impl Iterator<Item = &'a [u8]>) -> AllHeld {
-    let mut all = AllHeld::default();
-    for held in messages.filter_map(|one| needs.held(one)) {
+fn contents<B: AsRef<[u8]>>(needs: &Needs, messages: impl Iterator<Item = B>) -> Contents {
+    let mut all = Contents::default();
+    for held in messages.filter_map(|one| needs.held(one.as_ref())) {
         all.take(held);
     }
     all
 }
 
-/// What the calls of the next answers need that stands before the cut, and that nobody has said behind it again by then.
-/// Of strings those count that tell where something is; a plain word proves nothing.
+/// What the calls of the next answers need that stands before the cut, and that no result and no user has said again by
+/// then. What the model itself says behind the cut it can only say because it was shown. Of strings those count that tell
+/// where something is; a plain word proves nothing.
 fn future(needs: &Needs, trace: &Trace, at: usize, horizon: usize) -> Future {
     let (before, after) = trace.messages.split_at(at.min(trace.messages.len()));
-    let prefix = all_held(needs, before.iter().map(|one| one.raw.as_ref()));
-    let said = said(needs, before);
-    let told = Told::of(before);
-    let mut since = AllHeld::default();
+    let raw = |one: &'_ TraceMessage| one.raw.clone();
+    let prefix = contents(needs, before.iter().map(raw));
+    let asked_for = before
+        .iter()
+        .filter(|one| matches!(one.role, Role::User | Role::System));
+    let asked_for = contents(needs, asked_for.map(raw));
+    let standing = standing_results(before);
+    let mut again = Contents::default();
     let mut future = Future::default();
     let mut answers = 0;
-    for (message, asked) in after.iter().zip(needs.asks.get(at..).unwrap_or_default()) {
+    for (message, ask) in after.iter().zip(needs.asks.get(at..).unwrap_or_default()) {
         if message.role == Role::Assistant {
             answers += 1;
             if answers > horizon {
                 break;
             }
+        } else if let Some(held) = needs.held(&message.raw) {
+            again.take(held);
         }
-        let strings = asked.strings.iter().filter(|one| {
-            let new = !since.strings.contains(*one);
-            new && prefix.strings.contains(*one) && tells_place(needs.string(**one))
+        let strings = ask.strings.iter().filter(|one| {
+            let old = prefix.strings.contains(*one) && !again.strings.contains(*one);
+            old && tells_place(needs.string(**one))
         });
         for string in strings {
             let holder = needs.holders(*string, at).next();
-            let anchor = if said.strings.contains(string) {
+            let anchor = if asked_for.strings.contains(string) {
                 Anchor::Contract
-            } else if holder.is_some_and(|(message, _)| told.state.contains(&message)) {
+            } else if holder.is_some_and(|(message, _)| standing.contains(&message)) {
                 Anchor::State
-            } else if is_handle(needs.string(*string)) {
+            } else if is_locator(needs.string(*string)) {
                 Anchor::Locator
             } else {
                 Anchor::Evidence
             };
             future.strings.insert(*string, anchor);
         }
-        let lines = asked.lines.iter();
-        let lines = lines.filter(|one| !since.lines.contains(*one) && prefix.lines.contains(*one));
+        let lines = ask.lines.iter();
+        let lines = lines.filter(|one| prefix.lines.contains(*one) && !again.lines.contains(*one));
         for line in lines {
-            let anchor = match said.lines.contains(line) {
+            let anchor = match asked_for.lines.contains(line) {
                 true => Anchor::Contract,
                 false => Anchor::Verbatim,
             };
             future.lines.insert(*line, anchor);
         }
-        if let Some(held) = needs.held(&message.raw) {
-            since.take(held);
-        }
     }
     future
 }
 
-/// What the user and the system said.
-fn said(needs: &Needs, messages: &[TraceMessage]) -> AllHeld {
-    let theirs = messages
-        .iter()
-        .filter(|one| matches!(one.role, Role::User | Role::System));
-    all_held(needs, theirs.map(|one| one.raw.as_ref()))
-}
-
 /// A path, a URL, or letters and digits in one word, as ids of tasks and hashes have them.
-fn is_handle(string: &str) -> bool {
+fn is_locator(string: &str) -> bool {
     let has = |of: fn(&char) -> bool| string.chars().any(|one| of(&one));
     let word = string
         .chars()
@@ -292,42 +318,36 @@ fn is_handle(string: &str) -> bool {
     string.contains('/') || (word && mixed)
 }
 
-/// Which results tell how things stand: those of calls that were made again, and of calls that failed.
-struct Told {
-    state: HashSet<usize>,
-}
-
-impl Told {
-    fn of(messages: &[TraceMessage]) -> Self {
-        let mut calls: Vec<(String, (String, String))> = Vec::new();
-        let mut made: HashSet<(String, String)> = HashSet::new();
-        let mut state = HashSet::new();
-        for (at, message) in messages.iter().enumerate() {
-            let Ok(parsed) = Dialect::Chat.parse(&message.raw) else {
-                continue;
-            };
-            if message.role == Role::Assistant {
-                let own = parsed.calls.iter().map(|call| {
-                    let what = (call.name.to_string(), call.arguments.to_string());
-                    (call.id.to_string(), what)
-                });
-                calls = own.collect();
-            }
-            let Some(id) = &parsed.result_of else {
-                continue;
-            };
-            let call = calls.iter().find(|(own, _)| *own == id.0);
-            let again = call.is_some_and(|(_, what)| !made.insert(what.clone()));
-            let mut failed = false;
-            message_text::texts(&message.raw, &mut |_: TextPart, text: &str| {
-                failed |= is_failure(text);
+/// The results that tell how things stand: those of calls that were made again, and of calls that failed.
+fn standing_results(messages: &[TraceMessage]) -> HashSet<usize> {
+    let mut calls: Vec<(String, (String, String))> = Vec::new();
+    let mut made: HashSet<(String, String)> = HashSet::new();
+    let mut standing = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let Ok(parsed) = Dialect::Chat.parse(&message.raw) else {
+            continue;
+        };
+        if message.role == Role::Assistant {
+            let own = parsed.calls.iter().map(|call| {
+                let what = (call.name.to_string(), call.arguments.to_string());
+                (call.id.to_string(), what)
             });
-            if again || failed {
-                state.insert(at);
-            }
+            calls = own.collect();
         }
-        Self { state }
+        let Some(id) = &parsed.result_of else {
+            continue;
+        };
+        let call = calls.iter().find(|(own, _)| *own == id.0);
+        let again = call.is_some_and(|(_, what)| !made.insert(what.clone()));
+        let mut failed = false;
+        message_text::texts(&message.raw, &mut |_: TextPart, text: &str| {
+            failed |= is_failure(text);
+        });
+        if again || failed {
+            standing.insert(at);
+        }
     }
+    standing
 }
 
 #[cfg(test)]
@@ -376,7 +396,7 @@ mod tests {
         all
     }
 
-    const SAID: [(&str, &str); 14] = [
+    const SAID: [(&str, &str); 15] = [
         ("user", "never touch /etc/app.toml"),
         ("call", "make"),
         (
@@ -384,7 +404,7 @@ mod tests {
             "wrote /srv/out.log as job 7f3a91c2\nrow_count stands at the bottom line",
         ),
         ("call", "status"),
-        ("result", "all well in /srv/old.json"),
+        ("result", "all well in /srv/old.json and /srv/told.txt"),
         ("call", "status"),
         ("result", "blocked by /srv/now.json"),
         // The cut.
@@ -399,8 +419,9 @@ mod tests {
         ),
         ("result", "ok"),
         ("call", "cat /srv/old.json /srv/out.log"),
-        ("result", "ok"),
-        ("assistant", "done"),
+        ("result", "ok, as announced"),
+        ("assistant", "now /srv/told.txt"),
+        ("call", "cat /srv/told.txt"),
     ];
 
     #[test]
@@ -416,12 +437,14 @@ mod tests {
         let mut all = vec![
             own("(line)", Anchor::Verbatim),
             own("/srv/now.json", Anchor::State),
+            own("/srv/told.txt", Anchor::Locator),
         ];
         all.extend(first);
         all.sort();
-        // The last two were said again behind the cut, and late.txt was never said before it.
+        // A result behind the cut brought old.json again, and late.txt was never said before it. That the model itself
+        // announced told.txt proves nothing.
         assert_eq!(needed(&SAID, 7, usize::MAX), all);
-        assert_eq!(needed(&SAID, 13, usize::MAX), []);
+        assert_eq!(needed(&SAID, 13, 1), []);
     }
 
     #[test]
@@ -435,13 +458,13 @@ mod tests {
             let mut row = CutRow::default();
             row.judge(
                 &future,
-                &all_held(&needs, shown.map(|(_, one)| one.raw.as_ref())),
+                &contents(&needs, shown.map(|(_, one)| one.raw.as_ref())),
             );
             let missed: Vec<Anchor> = row.missed.keys().copied().collect();
             (row.strings.part, row.whole.part, missed)
         };
         assert_eq!(judged(&[]), (1, 1, vec![]));
-        assert_eq!(judged(&[4]), (1, 1, vec![]));
+        assert_eq!(judged(&[4]), (0, 0, vec![Anchor::Locator]));
         assert_eq!(judged(&[0]), (0, 0, vec![Anchor::Contract]));
         assert_eq!(judged(&[6]), (0, 0, vec![Anchor::State]));
         assert_eq!(
@@ -454,8 +477,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn whoever_leaves_nothing_out_misses_nothing_and_the_same_seed_cuts_the_same() {
+    /// The bundled session, cut once.
+    fn cut(seed: u64, horizon: usize, size: Match) -> (Lab, CutPoints) {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/demo/session.jsonl.zst");
         let sources = source::find(&[path]).unwrap().found;
@@ -466,19 +489,38 @@ mod tests {
             ..Options::default()
         })
         .unwrap();
-        let judged = |seed, size| {
-            let choice = Choice {
-                turns: usize::MAX,
-                run: 1,
-                seed,
-                longest: u64::MAX,
-                like: None,
-            };
-            judge(&lab, &sources, &choice, (size, usize::MAX), &()).unwrap()
+        let choice = Choice {
+            turns: usize::MAX,
+            run: 1,
+            seed,
+            longest: u64::MAX,
+            like: None,
         };
-        let one = judged(1, Match::Nothing);
-        assert_eq!((one.points.len(), one.needing, one.rows.len()), (1, 1, 4));
-        let [none, cwl, oldest, truncated] = &one.rows[..] else {
+        let points = CutPoints::draw(&lab, &sources, &choice, horizon, size, &()).unwrap();
+        let read = lab.read(&sources[0]).unwrap();
+        let whole = points.drawn[0].whole();
+        let raw = |trace: &Trace| {
+            trace
+                .messages
+                .iter()
+                .map(|one| one.raw.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(raw(&whole), raw(&read[0]), "what is cut off is kept");
+        let (at, _) = points.drawn[0].turns[0];
+        assert_eq!(points.drawn[0].trace.messages.len(), at + 1);
+        (lab, points)
+    }
+
+    #[test]
+    fn whoever_leaves_nothing_out_misses_nothing_and_the_same_seed_cuts_the_same() {
+        let (lab, points) = cut(1, usize::MAX, Match::Nothing);
+        let rows = points.judge(&lab, &()).unwrap();
+        assert_eq!(
+            (points.drawn.len(), points.needing(), rows.len()),
+            (1, 1, 4)
+        );
+        let [none, cwl, oldest, truncated] = &rows[..] else {
             panic!()
         };
         assert_eq!(
@@ -486,14 +528,37 @@ mod tests {
             (1, 1, 0.0)
         );
         for row in [cwl, oldest, truncated] {
-            assert!(row.pruned > 0.3 && row.tokens.0 <= 40_000, "{row:?}");
+            assert!(row.pruned > 0.3 && row.tokens <= 40_000, "{row:?}");
             assert_eq!(row.whole.part == 1, row.missed.is_empty(), "{row:?}");
             assert!(row.strings.part >= row.whole.part);
+            assert_eq!(
+                row.beside_first,
+                (0, 1 - row.strings.part),
+                "the first misses nothing"
+            );
         }
-        let tokens =
-            |judged: &CutPoints| judged.rows.iter().map(|row| row.tokens).collect::<Vec<_>>();
-        assert_eq!(tokens(&one), tokens(&judged(1, Match::Nothing)));
-        let others = (2..6).map(|seed| tokens(&judged(seed, Match::Nothing)));
-        assert!(others.into_iter().any(|other| other != tokens(&one)));
+        let turn = |points: &CutPoints| points.drawn[0].turns.clone();
+        assert_eq!(turn(&points), turn(&cut(1, usize::MAX, Match::Nothing).1));
+        let others = (2..6).map(|seed| turn(&cut(seed, 1, Match::Nothing).1));
+        assert!(others.into_iter().any(|other| other != turn(&points)));
+        // The next answer alone needs less than all of them.
+        let needs = |points: &CutPoints| {
+            let (_, future) = &points.futures[0];
+            future.strings.len() + future.lines.len()
+        };
+        let next = needs(&cut(1, 1, Match::Nothing).1);
+        assert!(next < needs(&points), "{next} of {}", needs(&points));
+    }
+
+    #[test]
+    fn views_of_one_size_are_judged_at_the_same_point() {
+        let (lab, points) = cut(1, usize::MAX, Match::Least);
+        let sent = cut(1, usize::MAX, Match::Nothing).1;
+        assert_eq!(points.drawn[0].turns, sent.drawn[0].turns);
+        let rows = points.judge(&lab, &()).unwrap();
+        let sizes: Vec<u64> = rows.iter().skip(1).map(|row| row.tokens).collect();
+        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        assert!(*most < least + least / 5, "{sizes:?}");
+        assert!(*most < rows[0].tokens);
     }
 }

@@ -28,17 +28,6 @@ pub struct Choice {
     pub like: Option<Vec<Place>>,
 }
 
-impl Choice {
-    /// These turns, in place of a draw.
-    #[must_use]
-    pub fn at(self, places: Vec<Place>) -> Self {
-        Self {
-            like: Some(places),
-            ..self
-        }
-    }
-}
-
 /// A turn that was drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -85,17 +74,6 @@ impl Drawn {
         let first = self.turns.first().map(|(at, _)| *at);
         self.cut(first);
         first.unwrap_or_default()
-    }
-
-    /// The first of its turns.
-    #[must_use]
-    pub fn first(&self) -> Option<Place> {
-        let (turn, block) = *self.turns.first()?;
-        Some(Place {
-            session: self.trace.name.clone(),
-            turn,
-            block,
-        })
     }
 
     /// The session as it was before anything was cut off.

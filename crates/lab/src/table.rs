@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use plimsoll_core::policy::Policy;
 use plimsoll_model::ReasoningBack;
 
-use super::cuts::{Anchor, CutPoints};
+use super::cuts::{Anchor, CutPoints, CutRow};
 use super::outcome::{Outcome, Report, Share};
 use super::trace::Tools;
 use super::{Annotate, Options, Think};
@@ -68,23 +68,28 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
 
 /// What policies still show at the cut points, as a table.
 #[must_use]
-pub fn cut_points(judged: &CutPoints) -> String {
+pub fn cut_points(cut: &CutPoints, judged: &[CutRow]) -> String {
+    let first = judged.first().map_or("", |row| &row.name);
+    let beside = format!("beside {first}");
     let head = [
         "policy",
         "tokens",
         "pruned",
         "no impact: strings",
+        &beside,
         "strings and lines",
     ];
     let head = head.into_iter().chain(Anchor::WORDS.map(|(word, _)| word));
     let mut rows = vec![head.map(str::to_owned).collect::<Vec<String>>()];
-    let points = judged.points.len().max(1) as f64;
-    for row in &judged.rows {
+    let points = cut.drawn.len().max(1) as f64;
+    for row in judged {
+        let (more, less) = row.beside_first;
         let mut cells = vec![
             row.name.clone(),
-            format!("{:.0}", row.tokens.0 as f64 / points),
+            format!("{:.0}", row.tokens as f64 / points),
             share(row.pruned / points),
             interval(row.strings),
+            format!("+{more} -{less}"),
             interval(row.whole),
         ];
         let missed = |anchor: Anchor| row.missed.get(&anchor).copied().unwrap_or_default();
@@ -92,14 +97,15 @@ pub fn cut_points(judged: &CutPoints) -> String {
         rows.push(cells);
     }
     format!(
-        "{}\n{} sessions, each cut once before a request above the ceiling; {} have a future that needs something.\n\
+        "{}\n{} conversations, each cut once before a request above the ceiling; the future of {} needs something.\n\
          tokens: of a view, on the mean; pruned: the mean share of the history that is left out. no impact: points at \
          which\nthe view shows all strings (that tell where something is), and all lines too, that calls of the recorded \
-         future use\nand that stand nowhere else by then, with Wilson's interval of 95 %. Behind them: at how many points \
-         an anchor\nof a class is missed.\n",
+         future use\nand that no result and no user has said again by then, with Wilson's interval of 95 %. beside: points \
+         at which\nonly this one misses no string, and only the first one. Behind them: at how many points an anchor of a \
+         class is missed.\n",
         aligned(&rows),
-        judged.points.len(),
-        judged.needing,
+        cut.drawn.len(),
+        cut.needing(),
     )
 }
 

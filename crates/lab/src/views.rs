@@ -42,7 +42,20 @@ pub fn write(
     if size != Match::Nothing {
         search(lab, &drawn, &mut seats, size, watch)?;
     }
-    let one = |at: usize| drawn.get(at).map(|session| lines(lab, session, &seats));
+    of(lab, &drawn, &seats, watch)
+}
+
+/// Writes the views of some seats at turns that were drawn.
+///
+/// # Errors
+/// [`ReplayError`] where a session can't be played.
+pub fn of(
+    lab: &Lab,
+    drawn: &[Drawn],
+    seats: &[Seat],
+    watch: &dyn Watch,
+) -> Result<Views, ReplayError> {
+    let one = |at: usize| drawn.get(at).map(|session| lines(lab, session, seats));
     let order: Vec<usize> = (0..drawn.len()).collect();
     let mut all = Vec::new();
     for session in across(lab.options.threads, &order, &one, watch)

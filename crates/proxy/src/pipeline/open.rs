@@ -70,13 +70,11 @@ enum OpeningStep {
     Ready(Box<FirstHop>),
     /// It refers to what was said before, which must be read first.
     Refers(Box<DecodedRequest>),
-    /// It begins a conversation, and the store may know what its session is served under.
-    Begins(Box<CountedRequest>, Arc<Path>),
     /// Its path must be looked up in the store.
     Cold(Box<CountedRequest>),
-    /// Its path is known, and has more to be read than an async worker should. Whether another turn goes on from the
-    /// path may be known, too.
-    Long(Box<CountedRequest>, Arc<Path>, Option<bool>),
+    /// Its path is known. There is more to be read than an async worker should, or the store is asked what its session is
+    /// served under. Whether another turn goes on from the path may be known, too.
+    Known(Box<CountedRequest>, Arc<Path>, Option<bool>),
 }
 
 /// What a turn is made of.
@@ -118,30 +116,15 @@ pub(super) async fn open(
         Err(stop) => return opening.resolve(app, Err(stop)),
         // An expanded request cannot contain further references.
         Ok(OpeningStep::Refers(_)) => return opening.resolve(app, Err(Stop::Forward)),
-        Ok(OpeningStep::Begins(mut read, path)) => {
-            let credential = opening.request.identity.credential;
-            let known = match read.beginning(&path) {
-                Some(beginning) => beginning.soon(app, credential, &opening.patience).await,
-                None => None,
-            };
-            let taken = known.as_ref().map(|known| known.taken);
-            read.begins = known.and_then(|known| known.choice);
-            (read, Some((path, taken)))
-        }
-        Ok(OpeningStep::Long(read, path, taken)) => (read, Some((path, taken))),
+        Ok(OpeningStep::Known(read, path, taken)) => (read, Some((path, taken))),
         Ok(OpeningStep::Cold(read)) => (read, None),
     };
-    let (read, path, taken) = match found {
+    let (mut read, path, taken) = match found {
         Some((path, taken)) => (read, path, taken),
         None => {
             let find = move |app: &App, patience: &Patience| {
-                let mut read = read;
                 let begun = Instant::now();
                 let path = read.locate(app, patience)?;
-                if let Some(beginning) = read.beginning(&path) {
-                    let known = beginning.find(app, patience);
-                    read.begins = known.and_then(|known| known.choice);
-                }
                 // On a disk this is one reading more, if there is time for it. A server is asked while the model
                 // answers, so that nobody waits for the network twice.
                 let here = !app.records(read.terms.mode).is_shared();
@@ -155,6 +138,7 @@ pub(super) async fn open(
             }
         }
     };
+    let taken = read.begin(app, &mut opening, &path).await.or(taken);
     opening.size += to_read(&path);
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, taken);
     let (opening, ready) = match stage(app, opening, go_on).await? {
@@ -332,8 +316,8 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     // A store on disk may make the reader wait, which an async worker must not.
     let (path, taken) = match known {
         Some((path, true)) => (path, Some(false)),
-        Some((path, _)) if store.reads_wait() && read.joins != Joins::Not && !path.has_begun() => {
-            return Ok(OpeningStep::Begins(Box::new(read), path));
+        Some((path, _)) if store.reads_wait() && read.beginning(&path).is_some() => {
+            return Ok(OpeningStep::Known(Box::new(read), path, None));
         }
         // It is asked while the model answers.
         Some((path, false)) if store.reads_wait() => (path, None),
@@ -352,7 +336,7 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     // A few bytes may stand on records that take long to read.
     let size = opening.size + to_read(&path);
     if !is_long(opening.size) && is_long(size) {
-        return Ok(OpeningStep::Long(Box::new(read), path, taken));
+        return Ok(OpeningStep::Known(Box::new(read), path, taken));
     }
     opening.size = size;
     let ready = ready(app, opening, read, path, taken)?;
@@ -518,6 +502,22 @@ impl CountedRequest {
     /// Whether the turn is not recorded: a conversation that begins without tools comes once.
     fn forgets(&self, path: &Path) -> bool {
         path.entries.is_empty() && !self.request.takes_tools()
+    }
+
+    /// Finds what its session is served under, if that may begin here and join the split. Returns whether a turn of the
+    /// session was recorded before, if that is known then. A store that makes nobody wait was asked before.
+    async fn begin(&mut self, app: &Arc<App>, opening: &mut Opening, path: &Path) -> Option<bool> {
+        let waits = app.records(self.terms.mode).reads_wait();
+        let beginning = self.beginning(path).filter(|_| waits)?;
+        let begun = Instant::now();
+        let credential = opening.request.identity.credential;
+        let known = beginning
+            .find_soon(app, credential, &opening.patience)
+            .await;
+        opening.reporter.took(Phase::Store, begun.elapsed());
+        let known = known?;
+        self.begins = known.choice;
+        Some(known.taken)
     }
 
     /// Its session, if that may begin here and join the split.

@@ -41,7 +41,7 @@ pub(super) struct Known {
 
 impl Beginning {
     /// Looks it up off the async workers; none if the store does not answer soon.
-    pub(super) async fn soon(
+    pub(super) async fn find_soon(
         self,
         app: &Arc<App>,
         credential: Digest,
@@ -50,6 +50,9 @@ impl Beginning {
         let worker = Arc::clone(app);
         let find = move |patience: &Patience| self.find(&worker, patience);
         let found = app.readers.run(credential, patience, PATIENCE, find).await;
+        if found.is_none() {
+            tracing::warn!(limit = ?PATIENCE, "the store did not answer in time, and a session begins in no arm");
+        }
         found.flatten()
     }
 
@@ -60,7 +63,7 @@ impl Beginning {
         let reads = Reads::new(app.records(self.mode), &told).while_waited_for(patience);
         let known = self.read(&reads, split);
         known
-            .inspect_err(|error| tracing::debug!(%error, "a session that begins is in no arm"))
+            .inspect_err(|error| tracing::warn!(%error, "a session begins in no arm"))
             .ok()
     }
 
@@ -70,20 +73,16 @@ impl Beginning {
         let tenant = self.place.tenant;
         let key = |name: &String| RecordKey::First(name).digest(tenant, &self.place.keys);
         let keys: Vec<Digest> = names.into_iter().flatten().map(key).collect();
-        let mut firsts = reads.links(&keys, Take::First(1))?.into_iter();
-        let mut first = || firsts.next()?.first().map(|(_, id)| RecordId(*id));
-        let (own, of_parent) = (first(), first());
+        let mut found = reads.links(&keys, Take::First(1))?.into_iter();
+        let mut id = || found.next()?.first().map(|(_, id)| RecordId(*id));
+        let (own, of_parent) = (id(), id());
         let taken = own.is_some();
-        let choice = if let Some(own) = own {
+        let read = |id: Option<RecordId>| id.map_or(Ok(None), |id| record(reads, id));
+        let choice = if let Some(own) = read(own)? {
             // The profile, too, is that with which the session began, in whatever arm.
-            let first = record(reads, own)?;
-            first
-                .map(|first| first.choice())
-                .filter(|choice| choice.split.is_some())
-        } else if let Some(parent) = of_parent {
-            record(reads, parent)?
-                .and_then(|first| first.split)
-                .map(|place| self.under(place))
+            Some(own.choice()).filter(|choice| choice.split.is_some())
+        } else if let Some(parent) = read(of_parent)? {
+            parent.split.map(|place| self.under(place))
         } else {
             // The parent of a sub-agent may have no record yet. It is drawn by this name, too.
             let name = parent.as_ref().unwrap_or(&self.place.session);
@@ -93,8 +92,10 @@ impl Beginning {
         Ok(Known { choice, taken })
     }
 
+    /// What it is served under in this place. A sub-agent that does not fit the profile that is tried counts in the arm of
+    /// its parent, and is served as ever.
     fn under(&self, place: SplitPlace) -> Choice {
-        let profile = match place.tried {
+        let profile = match place.tried && self.joins == Joins::Drawn {
             true => Some(place.profile.clone()),
             false => self.chosen.clone(),
         };
