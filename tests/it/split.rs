@@ -288,7 +288,10 @@ async fn sub_agents_follow_their_parents() {
 #[tokio::test]
 async fn a_sub_agent_that_does_not_fit_is_served_as_ever_and_counts_with_its_parent() {
     let provider = commands().await;
-    let text = format!("{}[profiles.tried.when]\nmodels = [\"gpt-4*\"]\n", split(0.999));
+    let text = format!(
+        "{}[profiles.tried.when]\nmodels = [\"gpt-4*\"]\n",
+        split(0.999)
+    );
     let proxy = proxy(&provider, &text, None).await;
     let mut parent = agent(&proxy, 0, false);
     turn(&mut parent).await;
@@ -306,7 +309,10 @@ async fn a_sub_agent_that_does_not_fit_is_served_as_ever_and_counts_with_its_par
     let alone = turn(&mut other).await;
     assert!(!is_clipped(&provider));
     let arms = arms(&proxy).await;
-    assert_eq!([&arms[&own], &arms[&below], &arms[&alone]], [&arm(true), &arm(true), &None]);
+    assert_eq!(
+        [&arms[&own], &arms[&below], &arms[&alone]],
+        [&arm(true), &arm(true), &None]
+    );
     none_refused(&provider);
 }
 
