@@ -204,7 +204,16 @@ fn sessions(rows: &[Value], money: &str) -> [Vec<Sums>; 2] {
             }
         }
     }
-    sessions.map(|sessions| sessions.into_values().collect())
+    sessions.map(|sessions| sessions.into_values().map(priced_whole).collect())
+}
+
+/// What a session cost is known with the cost of its own row, or not at all.
+fn priced_whole(mut sums: Sums) -> Sums {
+    if *Sum::Priced.of(&mut sums) == 0.0 {
+        *Sum::Paid.of(&mut sums) = 0.0;
+        *Sum::Whole.of(&mut sums) = 0.0;
+    }
+    sums
 }
 
 /// The session from which another descends. Only wrong headers make a circle of parents, or a chain that is longer than
@@ -277,7 +286,7 @@ fn table(profile: &str, rows: &[Value]) -> String {
         let [base, tried] = unpriced;
         let _ = writeln!(
             table,
-            "{base} sessions of the base arm and {tried} others have no known cost and are left out of it"
+            "the cost of {base} sessions of the base arm and {tried} of the tried one is not known and left out"
         );
     }
     let _ = writeln!(
@@ -378,7 +387,7 @@ mod tests {
             sums(&base),
             [[1.0, 1.0, 10.0], [1.0, 2.0, 20.0], [1.0, 1.5, 30.0]]
         );
-        assert_eq!(sums(&tried)[0], [0.0, 2.0, 30.0]);
+        assert_eq!(sums(&tried)[0], [0.0, 0.0, 30.0]);
         let turns: f64 = tried.iter().map(|sums| sums[Sum::Turns as usize]).sum();
         assert_eq!(turns, 50.0);
         let [sums, ..] = base.as_slice() else {
@@ -431,8 +440,7 @@ mod tests {
         );
         let mut unpriced = populations(60, 1.0, 1.0);
         unpriced[0]["saved"] = Value::Null;
-        let told =
-            "\n1 sessions of the base arm and 0 others have no known cost and are left out of it\n";
+        let told = "\nthe cost of 1 sessions of the base arm and 0 of the tried one is not known and left out\n";
         assert!(table("b", &unpriced).contains(told));
         let few = table("b", &populations(LEAST - 1, 1.0, 0.1));
         assert!(few.ends_with("can't tell yet: 20 sessions in each arm are the least\n"));

@@ -19,7 +19,6 @@ use crate::history::{FindError, Patience, Reads, record};
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The session of a request that may begin one.
-#[derive(Clone)]
 pub(super) struct Beginning {
     /// Where its record belongs.
     pub place: RecordPlace,
