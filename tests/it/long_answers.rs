@@ -139,7 +139,8 @@ async fn a_whole_answer_that_has_no_room_to_be_taken_apart_arrives() {
         let host = Provider::start(move |_, _| says(&said, vec![])).await;
         let proxy = Proxy::with(host.addr, |config| {
             config.server.body_cap = 64 << 10;
-            config.server.body_budget = 0;
+            // Enough to hold the answer, and not for what would be made of it.
+            config.server.body_budget = 2 << 20;
             config.store.answer_cap = CAP;
         })
         .await;
