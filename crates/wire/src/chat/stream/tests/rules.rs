@@ -120,7 +120,7 @@ fn the_end_is_known_before_it_is_said() {
 #[test]
 fn events_have_room_as_long_as_others_leave_it() {
     let config = MachineSettings {
-        room: Room::of((1 << 20) + 64),
+        room: Room::of((5 << 19) + 64),
         ..MachineSettings::default()
     };
     let half = || Bytes::from(vec![b'x'; 3 << 19]);
