@@ -3,7 +3,7 @@
 //! counts as needed; a recording tells it beforehand, so that of each message only what is needed is
 //! kept. Never looks at a view.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexSet;
 use plimsoll_model::{CallId, Role, lines, strings};
@@ -36,6 +36,27 @@ impl Held {
     }
 }
 
+/// What several messages hold of what is needed, by number.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Strings.
+    pub strings: HashSet<u32>,
+    /// Lines.
+    pub lines: HashSet<u32>,
+    /// Passages.
+    pub passages: HashSet<u32>,
+}
+
+impl Contents {
+    /// Adds what one more message holds.
+    pub fn take(&mut self, held: Held) {
+        let strings = held.parts.iter().map(|(_, string)| *string);
+        self.strings.extend(strings);
+        self.lines.extend(held.lines);
+        self.passages.extend(held.passages);
+    }
+}
+
 /// What one answer needs of what stood before it: its calls, and of passages its text, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
@@ -63,6 +84,8 @@ pub struct Needs {
     pub asks: Vec<Ask>,
     /// For each string the messages that hold it, in order.
     holders: Vec<Vec<(usize, TextPart)>>,
+    /// The results of calls that had been answered before with the same arguments.
+    reruns: HashSet<usize>,
 }
 
 /// How much there is of each that may be needed.
@@ -128,7 +151,9 @@ impl Needs {
                     *count += 1;
                 }
             }
-            before.answered(at, message.role, &message.raw, calls);
+            if before.answered(at, message.role, &message.raw, calls) {
+                needs.reruns.insert(at);
+            }
         }
         needs
     }
@@ -151,6 +176,25 @@ impl Needs {
             .map_or(&[][..], Vec::as_slice);
         let end = all.partition_point(|(message, _)| *message < before);
         all.get(..end).unwrap_or_default().iter().rev().copied()
+    }
+
+    /// Whether a message is the result of a call that had been answered before with the same arguments.
+    #[must_use]
+    pub fn is_rerun(&self, message: usize) -> bool {
+        self.reruns.contains(&message)
+    }
+
+    /// What some messages hold of what is needed. Those that can't be read hold nothing.
+    #[must_use]
+    pub fn contents<B: AsRef<[u8]>>(&self, messages: impl IntoIterator<Item = B>) -> Contents {
+        let mut all = Contents::default();
+        for held in messages
+            .into_iter()
+            .filter_map(|one| self.held(one.as_ref()))
+        {
+            all.take(held);
+        }
+        all
     }
 
     /// A string by its number, for people.
@@ -315,7 +359,8 @@ impl Before {
             .collect()
     }
 
-    fn answered(&mut self, at: usize, role: Role, bytes: &[u8], calls: &[Need]) {
+    /// Takes in a message. Returns whether it is the result of a call that had been answered before.
+    fn answered(&mut self, at: usize, role: Role, bytes: &[u8], calls: &[Need]) -> bool {
         match role {
             Role::Assistant => {
                 let waiting = calls.iter().map(|call| (call.id.clone(), call.same));
@@ -332,11 +377,12 @@ impl Before {
                     .position(|(own, _)| Some(own) == id.as_ref());
                 if let Some(place) = place {
                     let (_, same) = self.waiting.remove(place);
-                    self.same.insert(same, at);
+                    return self.same.insert(same, at).is_some();
                 }
             }
             Role::System | Role::User | Role::Other => {}
         }
+        false
     }
 }
 

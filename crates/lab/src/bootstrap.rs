@@ -6,6 +6,11 @@
 
 use std::array;
 
+use plimsoll_scripted::rng::Rng;
+
+use super::outcome::Share;
+use super::sample::shuffle;
+
 /// How many samples are drawn.
 pub const SAMPLES: usize = 2_000;
 /// How much of them an interval holds.
@@ -84,7 +89,7 @@ pub fn compare<const N: usize>(
     figures: &[(usize, usize)],
     least: usize,
 ) -> Vec<Option<Compared>> {
-    let mut random = fastrand::Rng::with_seed(1);
+    let mut random = Rng::new(1);
     let samples: Vec<[Sums<N>; 2]> = (0..SAMPLES)
         .map(|_| groups.map(|group| sample(group, &mut random)))
         .collect();
@@ -117,7 +122,11 @@ pub fn compare<const N: usize>(
             ],
             difference: Estimate::new(second_figure - first_figure, apart)?,
             // The groups as they are count among those that there may be.
-            chance: share(as_far + 1, SAMPLES + 1),
+            chance: Share {
+                part: as_far as u64 + 1,
+                whole: SAMPLES as u64 + 1,
+            }
+            .kept(),
         })
     };
     figures.iter().map(compared).collect()
@@ -130,28 +139,20 @@ fn figure<const N: usize>((over, under): (usize, usize), sums: &Sums<N>) -> f64 
 }
 
 /// All sessions in random groups of the same sizes, as often as samples are drawn.
-fn regrouped<const N: usize>(
-    groups: [&[Sums<N>]; 2],
-    random: &mut fastrand::Rng,
-) -> Vec<[Sums<N>; 2]> {
+fn regrouped<const N: usize>(groups: [&[Sums<N>]; 2], random: &mut Rng) -> Vec<[Sums<N>; 2]> {
     let mut all: Vec<&Sums<N>> = groups.into_iter().flatten().collect();
     let first = groups.first().map_or(0, |first| first.len());
     let mut grouped = || {
-        random.shuffle(&mut all);
+        shuffle(&mut all, random);
         let (first, second) = all.split_at(first);
         [first, second].map(|group| group.iter().copied().fold([0.0; N], added))
     };
     (0..SAMPLES).map(|_| grouped()).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a small count")]
-fn share(part: usize, whole: usize) -> f64 {
-    part as f64 / whole as f64
-}
-
 /// As many sessions as there are, each drawn from all of them.
-fn sample<const N: usize>(group: &[Sums<N>], random: &mut fastrand::Rng) -> Sums<N> {
-    let drawn = (0..group.len()).filter_map(|_| group.get(random.usize(..group.len())));
+fn sample<const N: usize>(group: &[Sums<N>], random: &mut Rng) -> Sums<N> {
+    let drawn = (0..group.len()).filter_map(|_| random.pick(group));
     drawn.fold([0.0; N], added)
 }
 
@@ -166,18 +167,24 @@ fn added<const N: usize>(mut sums: Sums<N>, one: &Sums<N>) -> Sums<N> {
 mod tests {
     use super::*;
 
+    /// A number from 0 to 1.
+    fn unit(random: &mut Rng) -> f64 {
+        f64::from(u32::try_from(random.below(1 << 30)).unwrap()) / f64::from(1 << 30)
+    }
+
     /// Sessions of some turns each, of which about this share is expensive.
-    fn sessions(count: usize, share: f64, random: &mut fastrand::Rng) -> Vec<Sums<2>> {
-        let one = |random: &mut fastrand::Rng| {
+    fn sessions(count: usize, share: f64, random: &mut Rng) -> Vec<Sums<2>> {
+        let one = |random: &mut Rng| {
             // Turns of a session are alike, so sessions differ more than single turns would.
-            let (turns, own) = (random.u32(1..30), share * 2.0 * random.f64());
-            let dear = (0..turns).filter(|_| random.f64() < own).count();
+            let turns = u32::try_from(1 + random.below(29)).unwrap();
+            let own = share * 2.0 * unit(random);
+            let dear = (0..turns).filter(|_| unit(random) < own).count();
             [f64::from(u32::try_from(dear).unwrap()), f64::from(turns)]
         };
         (0..count).map(|_| one(random)).collect()
     }
 
-    fn shares(base: f64, tried: f64, random: &mut fastrand::Rng) -> Compared {
+    fn shares(base: f64, tried: f64, random: &mut Rng) -> Compared {
         let groups = [sessions(200, base, random), sessions(60, tried, random)];
         let [base, tried] = &groups;
         compare([base, tried], &[(0, 1)], 20).remove(0).unwrap()
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_interval_holds_a_known_difference_nearly_always() {
-        let mut random = fastrand::Rng::with_seed(7);
+        let mut random = Rng::new(7);
         let mut held = 0;
         for _ in 0..60 {
             let difference = shares(0.3, 0.2, &mut random).difference;
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_and_none_is_not() {
-        let mut random = fastrand::Rng::with_seed(8);
+        let mut random = Rng::new(8);
         let large = (0..20).filter(|_| shares(0.4, 0.1, &mut random).is_told());
         assert_eq!(large.count(), 20);
         let none = (0..60).filter(|_| shares(0.3, 0.3, &mut random).is_told());
@@ -206,10 +213,10 @@ mod tests {
 
     #[test]
     fn what_happens_seldom_is_not_told_from_few_sessions() {
-        let mut random = fastrand::Rng::with_seed(9);
+        let mut random = Rng::new(9);
         // In one session of twenty-five, in both groups: the smaller one has often none at all.
-        let some = |count: usize, random: &mut fastrand::Rng| -> Vec<Sums<2>> {
-            let one = |random: &mut fastrand::Rng| [f64::from(u8::from(random.f64() < 0.04)), 9.0];
+        let some = |count: usize, random: &mut Rng| -> Vec<Sums<2>> {
+            let one = |random: &mut Rng| [f64::from(u8::from(unit(random) < 0.04)), 9.0];
             (0..count).map(|_| one(random)).collect()
         };
         let (mut told, mut apart) = (0, 0);
@@ -227,10 +234,10 @@ mod tests {
 
     #[test]
     fn what_differs_in_its_spread_alone_is_not_told() {
-        let mut random = fastrand::Rng::with_seed(10);
+        let mut random = Rng::new(10);
         // A session costs about 1 in both groups: in the smaller one most cost nearly nothing, and a quarter four times it.
-        let base = |random: &mut fastrand::Rng| [0.5 + random.f64(), 1.0];
-        let tried = |random: &mut fastrand::Rng| match random.f64() < 0.25 {
+        let base = |random: &mut Rng| [0.5 + unit(random), 1.0];
+        let tried = |random: &mut Rng| match unit(random) < 0.25 {
             true => [3.9, 1.0],
             false => [0.1 / 3.0, 1.0],
         };

@@ -2,12 +2,11 @@
 //! and whether all that the recorded future needs of what was said before stands in it. Owns that judgement and its
 //! classes. Nobody is asked: strings and lines decide, where the paper has a model judge.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use plimsoll_model::{Role, is_failure, tells_place};
-use plimsoll_wire::Dialect;
 
-use super::anchors::{Held, Needs};
+use super::anchors::{Contents, Needs};
 use super::message_text::{self, TextPart};
 use super::outcome::Share;
 use super::sample::{self, Choice, Drawn};
@@ -159,10 +158,9 @@ fn rows(
 ) -> Result<Vec<CutRow>, ReplayError> {
     let mut rows: Vec<CutRow> = seats.iter().map(|_| CutRow::default()).collect();
     seats::play(lab, session, seats, &mut |shown| {
-        let history = session.sizes.get(..shown.at).unwrap_or_default();
-        let history: u64 = history.iter().map(|one| one.tokens).sum();
+        let history = session.history(shown.at);
         let tokens = seats::tokens(lab, &shown.messages);
-        let held = contents(needs, shown.messages.iter());
+        let held = needs.contents(&shown.messages);
         if let Some(row) = rows.get_mut(shown.seat) {
             row.tokens = tokens;
             row.pruned = 1.0 - tokens as f64 / history.max(1) as f64;
@@ -198,14 +196,12 @@ impl CutRow {
         let lines = lines.filter(|(line, _)| !held.lines.contains(*line));
         let shows_strings = strings.clone().next().is_none();
         let missed: Vec<Anchor> = strings.chain(lines).map(|(_, anchor)| *anchor).collect();
-        self.strings = Share {
-            part: u64::from(shows_strings),
+        let one = |met: bool| Share {
+            part: u64::from(met),
             whole: 1,
         };
-        self.whole = Share {
-            part: u64::from(missed.is_empty()),
-            whole: 1,
-        };
+        self.strings = one(shows_strings);
+        self.whole = one(missed.is_empty());
         self.missed = missed.into_iter().map(|anchor| (anchor, 1)).collect();
     }
 
@@ -231,41 +227,18 @@ impl Future {
     }
 }
 
-/// What some messages hold of what is needed.
-#[derive(Default)]
-struct Contents {
-    strings: HashSet<u32>,
-    lines: HashSet<u32>,
-}
-
-impl Contents {
-    fn take(&mut self, held: Held) {
-        self.strings
-            .extend(held.parts.iter().map(|(_, string)| *string));
-        self.lines.extend(held.lines);
-    }
-}
-
-fn contents<B: AsRef<[u8]>>(needs: &Needs, messages: impl Iterator<Item = B>) -> Contents {
-    let mut all = Contents::default();
-    for held in messages.filter_map(|one| needs.held(one.as_ref())) {
-        all.take(held);
-    }
-    all
-}
-
 /// What the calls of the next answers need that stands before the cut, and that no result and no user has said again by
 /// then. What the model itself says behind the cut it can only say because it was shown. Of strings those count that tell
 /// where something is; a plain word proves nothing.
 fn future(needs: &Needs, trace: &Trace, at: usize, horizon: usize) -> Future {
     let (before, after) = trace.messages.split_at(at.min(trace.messages.len()));
-    let raw = |one: &'_ TraceMessage| one.raw.clone();
-    let prefix = contents(needs, before.iter().map(raw));
+    let prefix = needs.contents(before.iter().map(|one| &one.raw));
     let asked_for = before
         .iter()
         .filter(|one| matches!(one.role, Role::User | Role::System));
-    let asked_for = contents(needs, asked_for.map(raw));
-    let standing = standing_results(before);
+    let asked_for = needs.contents(asked_for.map(|one| &one.raw));
+    // How things stand is told by results of calls that were made again, and of calls that failed.
+    let stands = |at: usize| needs.is_rerun(at) || before.get(at).is_some_and(tells_failure);
     let mut again = Contents::default();
     let mut future = Future::default();
     let mut answers = 0;
@@ -286,7 +259,7 @@ fn future(needs: &Needs, trace: &Trace, at: usize, horizon: usize) -> Future {
             let holder = needs.holders(*string, at).next();
             let anchor = if asked_for.strings.contains(string) {
                 Anchor::Contract
-            } else if holder.is_some_and(|(message, _)| standing.contains(&message)) {
+            } else if holder.is_some_and(|(message, _)| stands(message)) {
                 Anchor::State
             } else if is_locator(needs.string(*string)) {
                 Anchor::Locator
@@ -318,36 +291,13 @@ fn is_locator(string: &str) -> bool {
     string.contains('/') || (word && mixed)
 }
 
-/// The results that tell how things stand: those of calls that were made again, and of calls that failed.
-fn standing_results(messages: &[TraceMessage]) -> HashSet<usize> {
-    let mut calls: Vec<(String, (String, String))> = Vec::new();
-    let mut made: HashSet<(String, String)> = HashSet::new();
-    let mut standing = HashSet::new();
-    for (at, message) in messages.iter().enumerate() {
-        let Ok(parsed) = Dialect::Chat.parse(&message.raw) else {
-            continue;
-        };
-        if message.role == Role::Assistant {
-            let own = parsed.calls.iter().map(|call| {
-                let what = (call.name.to_string(), call.arguments.to_string());
-                (call.id.to_string(), what)
-            });
-            calls = own.collect();
-        }
-        let Some(id) = &parsed.result_of else {
-            continue;
-        };
-        let call = calls.iter().find(|(own, _)| *own == id.0);
-        let again = call.is_some_and(|(_, what)| !made.insert(what.clone()));
-        let mut failed = false;
-        message_text::texts(&message.raw, &mut |_: TextPart, text: &str| {
-            failed |= is_failure(text);
-        });
-        if again || failed {
-            standing.insert(at);
-        }
-    }
-    standing
+/// Whether a message tells that a call failed.
+fn tells_failure(message: &TraceMessage) -> bool {
+    let mut failed = false;
+    message_text::texts(&message.raw, &mut |_: TextPart, text: &str| {
+        failed |= is_failure(text);
+    });
+    message.role == Role::Tool && failed
 }
 
 #[cfg(test)]
@@ -456,10 +406,7 @@ mod tests {
             let shown = trace.messages.iter().enumerate().take(7);
             let shown = shown.filter(|(at, _)| !left_out.contains(at));
             let mut row = CutRow::default();
-            row.judge(
-                &future,
-                &contents(&needs, shown.map(|(_, one)| one.raw.as_ref())),
-            );
+            row.judge(&future, &needs.contents(shown.map(|(_, one)| &one.raw)));
             let missed: Vec<Anchor> = row.missed.keys().copied().collect();
             (row.strings.part, row.whole.part, missed)
         };

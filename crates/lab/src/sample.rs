@@ -67,6 +67,13 @@ impl Drawn {
         self.sizes.truncate(self.trace.messages.len());
     }
 
+    /// Tokens of the messages before an answer.
+    #[must_use]
+    pub fn history(&self, at: usize) -> u64 {
+        let before = self.sizes.get(..at).unwrap_or_default();
+        before.iter().map(|one| one.tokens).sum()
+    }
+
     /// Keeps of its turns only the one that was drawn first, and returns it.
     pub fn keep_first(&mut self) -> usize {
         self.turns.sort_unstable_by_key(|(_, block)| *block);
@@ -248,7 +255,8 @@ fn dealt(sessions: &[Vec<Vec<usize>>], choice: &Choice) -> Vec<(usize, Vec<usize
     dealt
 }
 
-fn shuffle<T>(all: &mut [T], rng: &mut Rng) {
+/// Puts things into an order of the generator's.
+pub(super) fn shuffle<T>(all: &mut [T], rng: &mut Rng) {
     for at in (1..all.len()).rev() {
         all.swap(at, rng.below(at + 1));
     }

@@ -119,8 +119,7 @@ pub fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>
     let evicting: Vec<Seat> = evicting.cloned().collect();
     let mut met: HashMap<usize, usize> = HashMap::new();
     play(lab, &whole, &evicting, &mut |shown| {
-        let history = whole.sizes.get(..shown.at).unwrap_or_default();
-        let history: u64 = history.iter().map(|one| one.tokens).sum();
+        let history = whole.history(shown.at);
         let size = tokens(lab, &shown.messages);
         let is_met = size < history && size <= u64::from(ceiling(lab));
         *met.entry(shown.at).or_default() += usize::from(is_met);

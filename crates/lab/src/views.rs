@@ -108,7 +108,6 @@ fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<ViewLine>, Re
             (shown.at, DrawnTurn::of(&history, &answer.raw))
         });
         let size = tokens(lab, &shown.messages);
-        let sizes = session.sizes.get(..shown.at).unwrap_or_default();
         let text = json!({
             "session": session.trace.name,
             "turn": shown.at,
@@ -118,7 +117,7 @@ fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<ViewLine>, Re
             "ceiling": ceiling(lab),
             "setting": seat.setting(lab),
             "tokens": size,
-            "history": sizes.iter().map(|one| one.tokens).sum::<u64>(),
+            "history": session.history(shown.at),
             "measures": measures(&needs, shown.at, &own, &shown.messages),
             "strings": own.strings.told(&shown.messages),
             "messages": shown.messages.iter().filter_map(|one| value(one)).collect::<Vec<_>>(),
@@ -159,25 +158,19 @@ impl DrawnTurn {
 
 /// Each measure's part and whole.
 fn measures(needs: &Needs, at: usize, turn: &DrawnTurn, messages: &[Vec<u8>]) -> Value {
-    let (mut strings, mut lines) = (HashSet::new(), HashSet::new());
-    let mut passages = HashSet::new();
-    for held in messages.iter().filter_map(|one| needs.held(one)) {
-        strings.extend(held.strings());
-        lines.extend(held.lines);
-        passages.extend(held.passages);
-    }
+    let shown = needs.contents(messages);
     let mut found = Map::new();
     let share = |needed: &[u32], held: &HashSet<u32>| {
         let part = needed.iter().filter(|one| held.contains(one)).count();
         json!([part, needed.len()])
     };
     if let Some(ask) = needs.asks.get(at) {
-        found.insert("K".to_owned(), share(&ask.strings, &strings));
-        found.insert("L".to_owned(), share(&ask.lines, &lines));
+        found.insert("K".to_owned(), share(&ask.strings, &shown.strings));
+        found.insert("L".to_owned(), share(&ask.lines, &shown.lines));
         let held = ask
             .passages
             .iter()
-            .filter(|(one, _)| passages.contains(one));
+            .filter(|(one, _)| shown.passages.contains(one));
         let part: u32 = held.map(|(_, weight)| weight).sum();
         let whole: u32 = ask.passages.iter().map(|(_, weight)| weight).sum();
         found.insert("P".to_owned(), json!([part, whole]));
