@@ -23,12 +23,29 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// draining or does not answer.
 #[derive(Debug, Args)]
 pub struct HealthArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Which process is asked.
+#[derive(Debug, Args)]
+pub(super) struct AdminArgs {
     /// The admin address of the process [default: the configured one].
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// Configuration file [default: config/plimsoll.toml, if it is there].
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// Its admin port, for requests that prove what they may.
+    ///
+    /// # Errors
+    /// As [`AdminPort::proving`].
+    pub(super) fn port(&self) -> anyhow::Result<AdminPort> {
+        AdminPort::proving(self.config.clone(), self.admin.clone())
+    }
 }
 
 /// Asks the process on this machine.
@@ -36,7 +53,7 @@ pub struct HealthArgs {
 /// # Errors
 /// If the configuration can't be read, or nobody answers.
 pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
-    let port = AdminPort::of(args.config.clone(), args.admin.clone())?;
+    let port = AdminPort::of(args.admin.config.clone(), args.admin.admin.clone())?;
     let url = port.url("/readyz");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

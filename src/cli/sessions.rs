@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use futures_util::StreamExt as _;
 use http::Method;
 use serde_json::Value;
 
-use super::health::AdminPort;
+use super::health::{AdminArgs, AdminPort};
 use super::output::harmless_word;
 
 /// How long the head of an answer is waited for.
@@ -38,12 +37,8 @@ pub struct SessionsArgs {
     /// How many sessions to list at most.
     #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// The admin address of the process [default: the configured one].
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<String>,
-    /// Configuration file [default: config/plimsoll.toml, if it is there].
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
 }
 
 /// Lists, follows, or writes one line.
@@ -51,7 +46,7 @@ pub struct SessionsArgs {
 /// # Errors
 /// If nobody answers, no session fits, or several do.
 pub fn run(args: &SessionsArgs) -> anyhow::Result<ExitCode> {
-    let port = AdminPort::proving(args.config.clone(), args.admin.clone())?;
+    let port = args.admin.port()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

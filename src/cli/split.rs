@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -13,7 +12,7 @@ use plimsoll_lab::bootstrap::{Compared, Estimate, LEVEL, SAMPLES, compare};
 use plimsoll_model::Arm;
 use serde_json::Value;
 
-use super::health::AdminPort;
+use super::health::{AdminArgs, AdminPort};
 use super::output::harmless_word;
 use super::serve;
 use super::sessions::{listed, text};
@@ -32,12 +31,8 @@ pub struct SplitArgs {
     /// The profile that is or was tried [default: `split.profile` of the configuration].
     #[arg(value_name = "PROFILE")]
     profile: Option<String>,
-    /// The admin address of the process [default: the configured one].
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<String>,
-    /// Configuration file [default: config/plimsoll.toml, if it is there].
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
 }
 
 /// What is summed up of a session.
@@ -135,7 +130,7 @@ pub fn run(args: &SplitArgs) -> anyhow::Result<ExitCode> {
         Some(profile) => profile.clone(),
         None => configured(args)?,
     };
-    let port = AdminPort::proving(args.config.clone(), args.admin.clone())?;
+    let port = args.admin.port()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -155,8 +150,9 @@ async fn all(port: &AdminPort, asked: &str) -> anyhow::Result<Vec<Value>> {
         let before = rows.len();
         let mut changed = 0;
         for row in read {
-            let old = rows.insert(text(&row, "session").to_owned(), row.clone());
-            changed += usize::from(old.is_some_and(|old| old.get("ended") != row.get("ended")));
+            let ended = row.get("ended").cloned();
+            let old = rows.insert(text(&row, "session").to_owned(), row);
+            changed += usize::from(old.is_some_and(|old| old.get("ended") != ended.as_ref()));
         }
         if rows.len() == before && changed == 0 {
             break;
@@ -167,7 +163,7 @@ async fn all(port: &AdminPort, asked: &str) -> anyhow::Result<Vec<Value>> {
 
 fn configured(args: &SplitArgs) -> anyhow::Result<String> {
     let flags = Flags {
-        config: args.config.clone(),
+        config: args.admin.config.clone(),
         ..Flags::default()
     };
     let config = Config::load(&flags, serve::variables())?;
