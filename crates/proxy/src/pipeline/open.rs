@@ -128,7 +128,9 @@ pub(super) async fn open(
                 // On a disk this is one reading more, if there is time for it. A server is asked while the model
                 // answers, so that nobody waits for the network twice.
                 let here = !app.records(read.terms.mode).is_shared();
+                // A session that begins is looked up in any case, and its turns with it.
                 let early = here && begun.elapsed() < app.serving.read_wait / 2;
+                let early = early && read.beginning(&path).is_none();
                 let taken = early.then(|| read.is_taken(app, patience, &path));
                 Ok((read, path, taken))
             };
@@ -138,7 +140,7 @@ pub(super) async fn open(
             }
         }
     };
-    let taken = read.begin(app, &mut opening, &path).await.or(taken);
+    let taken = read.find_choice(app, &mut opening, &path).await.or(taken);
     opening.size += to_read(&path);
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, taken);
     let (opening, ready) = match stage(app, opening, go_on).await? {
@@ -506,7 +508,12 @@ impl CountedRequest {
 
     /// Finds what its session is served under, if that may begin here and join the split. Returns whether a turn of the
     /// session was recorded before, if that is known then. A store that makes nobody wait was asked before.
-    async fn begin(&mut self, app: &Arc<App>, opening: &mut Opening, path: &Path) -> Option<bool> {
+    async fn find_choice(
+        &mut self,
+        app: &Arc<App>,
+        opening: &mut Opening,
+        path: &Path,
+    ) -> Option<bool> {
         let waits = app.records(self.terms.mode).reads_wait();
         let beginning = self.beginning(path).filter(|_| waits)?;
         let begun = Instant::now();

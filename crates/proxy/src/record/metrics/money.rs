@@ -62,21 +62,11 @@ fn cost(t: &mut Table<'_>) -> Result<(), Error> {
 
 /// What watched turns would have saved.
 fn projected(t: &mut Table<'_>) -> Result<(), Error> {
-    t.balances(
-        "projected_saved_units",
+    saved(
+        t,
+        ["projected_saved_units", "projected_saved_usd"],
         "What watched turns would have saved so far if they were managed, as saved_units; none of it was saved",
-        "part",
-        |turn, add| each_part(turn.projected.as_ref(), |part, units, _| add(part, units)),
-    )?;
-    t.balances(
-        "projected_saved_usd",
-        "The same in US dollars, where the model's price is known",
-        "part",
-        |turn, add| {
-            each_part(turn.projected.as_ref(), |part, units, usd| {
-                add(part, usd * units)
-            })
-        },
+        |turn| turn.projected.as_ref(),
     )?;
     t.counts(
         "projections_total",
@@ -112,22 +102,30 @@ pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
             })
         },
     )?;
-    t.balances(
-        "saved_units",
+    saved(
+        t,
+        ["saved_units", "saved_usd"],
         "What was saved so far, in units of one plain input token: net is evicted and breakpoints less rewritten and \
          annotated; unexplained is no part of it; may fall",
-        "part",
-        |turn, add| each_part(turn.ledger.as_ref(), |part, units, _| add(part, units)),
-    )?;
+        |turn| turn.ledger.as_ref(),
+    )
+}
+
+/// What an account of turns says was saved, in units and in US dollars.
+fn saved(
+    t: &mut Table<'_>,
+    [units, usd]: [&str; 2],
+    help: &str,
+    of: fn(&TurnReport) -> Option<&Account>,
+) -> Result<(), Error> {
+    t.balances(units, help, "part", move |turn, add| {
+        each_part(of(turn), |part, units, _| add(part, units));
+    })?;
     t.balances(
-        "saved_usd",
+        usd,
         "The same in US dollars, where the model's price is known",
         "part",
-        |turn, add| {
-            each_part(turn.ledger.as_ref(), |part, units, usd| {
-                add(part, usd * units)
-            })
-        },
+        move |turn, add| each_part(of(turn), |part, units, usd| add(part, usd * units)),
     )
 }
 

@@ -56,7 +56,7 @@ pub(super) fn opts(name: &str, help: &str) -> Opts {
 pub(super) struct Registrar {
     pub registry: Registry,
     /// The arm of a split that all metrics are of that are made. None while sessions are not split.
-    pub arm: Option<&'static str>,
+    arm: Option<&'static str>,
 }
 
 impl Registrar {
