@@ -216,6 +216,33 @@ async fn a_large_result_is_clipped_when_it_comes_in_and_never_again() {
 }
 
 #[tokio::test]
+async fn a_search_that_is_made_to_read_is_exempt_as_reads_are() {
+    // Matches in ten files, with so many lines on either side.
+    let found = |file: usize, beside: usize| {
+        let line = |at: usize| {
+            let sign = if at == 40 { ':' } else { '-' };
+            format!("src/part_{file}.rs{sign}{at}{sign}    let value_{at} = self.read({at})?;\n")
+        };
+        (40 - beside..=40 + beside).map(line).collect::<String>()
+    };
+    let search = |beside| (0..10).map(|file| found(file, beside)).collect::<String>();
+    let one = (1..200).map(|at| match at % 50 {
+        25 => format!("{at}:    let value_{at} = self.read({at})?;\n"),
+        _ => format!("{at}-    let value_{at} = self.read({at})?;\n"),
+    });
+    let calls = [
+        (bash("b1"), search(3)),
+        (bash("b2"), search(6)),
+        (bash("b3"), one.collect()),
+    ];
+    let (provider, _) = served("admit+cwl", &calls).await;
+    let shown = results(&provider);
+    assert!(shown[0].starts_with("[clipped bash:"), "{}", shown[0]);
+    assert_eq!(shown[1], calls[1].1, "six lines on either side");
+    assert_eq!(shown[2], calls[2].1, "of one file, which has no path");
+}
+
+#[tokio::test]
 async fn a_call_that_brings_the_same_again_and_again_is_told() {
     let same = json!({"c": "cargo test"});
     let call = |id: &str| (made(id, "bash", &same), "1 failed".to_owned());

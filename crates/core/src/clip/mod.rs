@@ -16,4 +16,5 @@ mod shape;
 mod write;
 
 pub use fit::{Clip, ClipLimits, clip};
+pub use shape::is_reading;
 pub use write::written;

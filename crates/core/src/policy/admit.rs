@@ -2,12 +2,12 @@
 //! the first time (paper 001, tier 1; paper 002, "Compression at the edges"). What is missing stands
 //! at each cut, and `recall` brings it back. Never clips what was sent before.
 
-use plimsoll_model::{Kept, Mark, ToolClass};
+use plimsoll_model::{Kept, Mark, ResultShape, ToolClass};
 
 use super::ask::{AdmitSettings, Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
-use crate::clip::{ClipLimits, clip};
+use crate::clip::{ClipLimits, clip, is_reading};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
@@ -41,6 +41,10 @@ fn kept(ask: &PolicyAsk<'_>, at: ItemIndex) -> Option<Kept> {
     }
     let text = (ask.originals)(result)?;
     let clip = clip(&text, &settings.limits, ask.measure.count)?;
+    // What stands around the matches is read as files are.
+    if clip.shape == ResultShape::Search && !settings.reads && is_reading(&text) {
+        return None;
+    }
     Some(Kept {
         of: u32::try_from(text.len()).ok(),
         lines: clip.spans,
