@@ -10,7 +10,7 @@ use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::sizes;
 use plimsoll_lab::cuts::CutPoints;
 use plimsoll_lab::explain::{self, ExplainError};
-use plimsoll_lab::{Lab, Options, Source, json, page, table, views};
+use plimsoll_lab::{Lab, Options, Source, json, page, table, views, worth};
 
 use super::lab::{LabArgs, not_empty, rising};
 use super::output::{print, write_recorded};
@@ -161,13 +161,16 @@ fn drawn(
 ) -> anyhow::Result<ExitCode> {
     let choice = args.views.choice(one_ceiling(lab)?)?;
     let progress = ProgressBar::default();
-    let views = views::write(lab, sources, &choice, args.views.size(), &progress);
+    let views = match args.views.worth {
+        true => worth::write(lab, sources, &choice, &progress),
+        false => views::write(lab, sources, &choice, args.views.size(), &progress),
+    };
     progress.end();
     let views = views?;
     let (turns, sessions) = views.counts;
     anyhow::ensure!(
         turns > 0,
-        "no session has a turn between the ceiling and --longest"
+        "no session has such a turn between the ceiling and --longest"
     );
     write_recorded(file, &(views.lines.join("\n") + "\n"))?;
     let mut text = format!("{turns} turns of {sessions} sessions\n");

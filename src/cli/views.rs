@@ -27,6 +27,10 @@ pub struct ViewsArgs {
     /// (docs/quality.md). Takes one ceiling.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
     pub views: Option<PathBuf>,
+    /// Write what stands for one evicted exploration in several forms in place of what each policy sends, at turns whose
+    /// answer needs some of it: nothing, stubs, a finding, the whole (docs/quality.md). The first policy makes the views.
+    #[arg(long, requires = "views", conflicts_with_all = ["cut_points", "match_size"])]
+    pub worth: bool,
     /// Bring the views to one mean size: so many tokens, or the least that all of them reach.
     #[arg(long, value_name = "TOKENS", requires = "looked", num_args = 0..=1,
           default_missing_value = "least", value_parser = size)]

@@ -258,7 +258,9 @@ impl Needs {
         u32::try_from(self.strings.get_index_of(string)?).ok()
     }
 
-    fn line(&self, line: &str) -> Option<u32> {
+    /// The number of a needed line.
+    #[must_use]
+    pub fn line(&self, line: &str) -> Option<u32> {
         self.lines
             .get(&XxHash3_64::oneshot(line.as_bytes()))
             .copied()

@@ -38,6 +38,7 @@ mod time;
 pub mod trace;
 pub mod tune;
 pub mod views;
+pub mod worth;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

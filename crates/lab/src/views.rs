@@ -55,7 +55,29 @@ pub fn of(
     seats: &[Seat],
     watch: &dyn Watch,
 ) -> Result<Views, ReplayError> {
-    let one = |at: usize| drawn.get(at).map(|session| lines(lab, session, seats));
+    let kinds: Vec<(String, Value)> = seats
+        .iter()
+        .map(|seat| (seat.name(), seat.setting(lab)))
+        .collect();
+    gather(
+        lab,
+        drawn,
+        &kinds,
+        &|session| lines(lab, session, seats),
+        watch,
+    )
+}
+
+/// Makes the lines of each session, and puts them into the order in which they are to be scored. `kinds` are the views
+/// of a turn by name, with their settings.
+pub(super) fn gather(
+    lab: &Lab,
+    drawn: &[Drawn],
+    kinds: &[(String, Value)],
+    lines: &(dyn Fn(&Drawn) -> Result<Vec<ViewLine>, ReplayError> + Sync),
+    watch: &dyn Watch,
+) -> Result<Views, ReplayError> {
+    let one = |at: usize| drawn.get(at).map(lines);
     let order: Vec<usize> = (0..drawn.len()).collect();
     let mut all = Vec::new();
     for session in across(lab.options.threads, &order, &one, watch)
@@ -64,13 +86,13 @@ pub fn of(
     {
         all.extend(session?);
     }
-    all.sort_by_key(|line| (line.block, line.at, line.seat));
-    let turns = all.len() / seats.len().max(1);
-    let sizes = seats.iter().map(|seat| {
-        let own = all.iter().filter(|line| line.name == seat.name());
+    all.sort_by_key(|line| (line.block, line.at, line.kind));
+    let turns = all.len() / kinds.len().max(1);
+    let sizes = kinds.iter().enumerate().map(|(kind, (name, setting))| {
+        let own = all.iter().filter(|line| line.kind == kind);
         let sum: u64 = own.map(|line| line.tokens).sum();
         let mean = sum as f64 / turns.max(1) as f64;
-        (seat.name().to_owned(), mean, seat.setting(lab).to_string())
+        (name.clone(), mean, setting.to_string())
     });
     Ok(Views {
         sizes: sizes.collect(),
@@ -80,58 +102,103 @@ pub fn of(
 }
 
 /// One line of the file.
-struct ViewLine {
+pub(super) struct ViewLine {
     block: usize,
     at: usize,
-    seat: usize,
-    name: String,
+    /// Which of the views of its turn it is.
+    kind: usize,
     tokens: u64,
     text: String,
 }
 
+/// A view that is to be written.
+pub(super) struct WrittenView<'a> {
+    /// The answer, by its place among the messages.
+    pub at: usize,
+    /// The block that it was drawn in.
+    pub block: usize,
+    /// Which of the views of its turn it is, by number and by name.
+    pub kind: (usize, &'a str),
+    /// How it came about.
+    pub setting: &'a Value,
+    /// Its messages.
+    pub messages: &'a [Vec<u8>],
+}
+
+/// Writes views of one session.
+pub(super) struct Writer<'a> {
+    lab: &'a Lab,
+    session: &'a Drawn,
+    /// What the session's answers need.
+    pub needs: Needs,
+    /// The answer that was looked at last.
+    turn: Option<(usize, DrawnTurn)>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(lab: &'a Lab, session: &'a Drawn) -> Self {
+        let needs = Needs::of(&session.trace);
+        Self {
+            lab,
+            session,
+            needs,
+            turn: None,
+        }
+    }
+
+    /// The line of a view; none where the session has no such answer.
+    pub(super) fn line(&mut self, view: &WrittenView<'_>) -> Option<ViewLine> {
+        let (lab, session, at) = (self.lab, self.session, view.at);
+        let raw = &session.trace.messages;
+        let before = raw.get(..at).unwrap_or_default();
+        let answer = raw.get(at)?;
+        let known = self.turn.take().filter(|(known, _)| *known == at);
+        let (_, own) = known.unwrap_or_else(|| {
+            let history: Vec<&[u8]> = before.iter().map(|one| one.raw.as_ref()).collect();
+            (at, DrawnTurn::of(&history, &answer.raw))
+        });
+        let size = tokens(lab, view.messages);
+        let (kind, name) = view.kind;
+        let text = json!({
+            "session": session.trace.name,
+            "turn": at,
+            "block": view.block,
+            "policy": name,
+            "annotate": lab.options.annotate.name(),
+            "ceiling": ceiling(lab),
+            "setting": view.setting,
+            "tokens": size,
+            "history": session.history(at),
+            "measures": measures(&self.needs, at, &own, view.messages),
+            "strings": own.strings.told(view.messages),
+            "messages": view.messages.iter().filter_map(|one| value(one)).collect::<Vec<_>>(),
+            "answer": value(&answer.raw),
+        });
+        self.turn = Some((at, own));
+        Some(ViewLine {
+            block: view.block,
+            at,
+            kind,
+            tokens: size,
+            text: text.to_string(),
+        })
+    }
+}
+
 fn lines(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<Vec<ViewLine>, ReplayError> {
-    let needs = Needs::of(&session.trace);
+    let mut writer = Writer::new(lab, session);
     let mut lines = Vec::new();
-    let mut turn: Option<(usize, DrawnTurn)> = None;
-    let raw = &session.trace.messages;
     play(lab, session, seats, &mut |shown| {
         let Some(seat) = seats.get(shown.seat) else {
             return;
         };
-        let before = raw.get(..shown.at).unwrap_or_default();
-        let Some(answer) = raw.get(shown.at) else {
-            return;
-        };
-        let known = turn.take().filter(|(at, _)| *at == shown.at);
-        let (_, own) = known.unwrap_or_else(|| {
-            let history: Vec<&[u8]> = before.iter().map(|one| one.raw.as_ref()).collect();
-            (shown.at, DrawnTurn::of(&history, &answer.raw))
-        });
-        let size = tokens(lab, &shown.messages);
-        let text = json!({
-            "session": session.trace.name,
-            "turn": shown.at,
-            "block": shown.block,
-            "policy": seat.name(),
-            "annotate": lab.options.annotate.name(),
-            "ceiling": ceiling(lab),
-            "setting": seat.setting(lab),
-            "tokens": size,
-            "history": session.history(shown.at),
-            "measures": measures(&needs, shown.at, &own, &shown.messages),
-            "strings": own.strings.told(&shown.messages),
-            "messages": shown.messages.iter().filter_map(|one| value(one)).collect::<Vec<_>>(),
-            "answer": value(&answer.raw),
-        });
-        lines.push(ViewLine {
-            block: shown.block,
+        lines.extend(writer.line(&WrittenView {
             at: shown.at,
-            seat: shown.seat,
-            name: seat.name(),
-            tokens: size,
-            text: text.to_string(),
-        });
-        turn = Some((shown.at, own));
+            block: shown.block,
+            kind: (shown.seat, &seat.name()),
+            setting: &seat.setting(lab),
+            messages: &shown.messages,
+        }));
     })?;
     Ok(lines)
 }

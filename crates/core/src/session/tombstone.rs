@@ -61,9 +61,12 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
         }
     }
     // Before the first strip there is nothing to tell.
-    if count == 0 {
-        return None;
-    }
+    (count > 0).then(|| evicted_line(count, tokens, &by_tool))
+}
+
+/// How many items were evicted, their tokens, and their numbers by tool, as one line.
+#[must_use]
+pub fn evicted_line(count: u32, tokens: u32, by_tool: &BTreeMap<&str, Vec<u32>>) -> String {
     let mut line = format!("evicted {count} items, {} tokens", thousands(tokens));
     for (place, (tool, numbers)) in by_tool.iter().enumerate() {
         let _ = write!(
@@ -73,7 +76,7 @@ pub fn evicted(seen: Marked<'_>, episode: &Episode) -> Option<String> {
             ranges(numbers)
         );
     }
-    Some(line)
+    line
 }
 
 /// A token count as people read it: `820`, `8.2k`.
@@ -129,14 +132,21 @@ pub fn stripped(seen: Marked<'_>, episode: &Episode, state: &str) -> Option<Stri
 pub fn tombstone(seen: Marked<'_>, episode: &Episode) -> String {
     let line = evicted(seen, episode);
     let line = line.as_deref().unwrap_or("nothing else was said in it");
-    match (episode.kind, description(seen, episode)) {
-        (EpisodeKind::Implicit, _) => format!("{}: {line}", name(seen.transcript, episode)),
-        (EpisodeKind::Expl | EpisodeKind::Act, Some(description)) => {
-            format!("expl \"{}\": {description}\n{line}", episode.name)
+    match episode.kind {
+        EpisodeKind::Implicit => format!("{}: {line}", name(seen.transcript, episode)),
+        EpisodeKind::Expl | EpisodeKind::Act => {
+            told(&episode.name, description(seen, episode), line)
         }
-        (EpisodeKind::Expl | EpisodeKind::Act, None) => {
-            format!("expl \"{}\"\n{line}", episode.name)
-        }
+    }
+}
+
+/// The tombstone of an episode by its parts: its name, what its description says, and the line that tells what was
+/// evicted.
+#[must_use]
+pub fn told(name: &str, description: Option<&str>, line: &str) -> String {
+    match description {
+        Some(description) => format!("expl \"{name}\": {description}\n{line}"),
+        None => format!("expl \"{name}\"\n{line}"),
     }
 }
 
