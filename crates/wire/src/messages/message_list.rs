@@ -112,7 +112,7 @@ impl Splice for MessageList<'_> {
                 Entry::Ours(Addition::Result, bytes) => writer.results.push(bytes.clone()),
                 Entry::Ours(Addition::Hop, bytes) => writer.hop(next, bytes),
                 Entry::Ours(Addition::System | Addition::Guidance, bytes) => {
-                    writer.held.push(HeldSystem::ours(bytes));
+                    writer.held.push(HeldSystem::Ours(bytes.clone()));
                 }
                 Entry::Host(host, units) => writer.host(*host, units),
             }
@@ -166,23 +166,18 @@ impl<'a> MessageList<'a> {
 }
 
 /// A system message that waits for its place.
-struct HeldSystem {
-    /// The host that it is; none if it is the proxy's own.
-    host: Option<usize>,
-    /// Its bytes; `None` if they are the client's.
-    edited: Option<Bytes>,
-    /// Whether the host before it in the client's list was written right before it.
-    follows: bool,
-}
-
-impl HeldSystem {
-    fn ours(message: &Bytes) -> Self {
-        Self {
-            host: None,
-            edited: Some(message.clone()),
-            follows: false,
-        }
-    }
+enum HeldSystem {
+    /// The proxy's own.
+    Ours(Bytes),
+    /// One of the client's.
+    Client {
+        /// The host that it is.
+        host: usize,
+        /// Its bytes, if they differ from the client's.
+        edited: Option<Bytes>,
+        /// Whether the host before it in the client's list was written right before it.
+        follows: bool,
+    },
 }
 
 /// A message that is written. Without bytes of its own it is a host as the client sent it.
@@ -233,8 +228,8 @@ impl<'a> Writer<'a> {
                 if self.in_place(at) {
                     self.emit_held();
                 }
-                self.held.push(HeldSystem {
-                    host: Some(at),
+                self.held.push(HeldSystem::Client {
+                    host: at,
                     edited: units.first().and_then(|unit| unit.edited.clone()),
                     follows: self.follows(at) && self.results.is_empty(),
                 });
@@ -268,12 +263,17 @@ impl<'a> Writer<'a> {
 
     /// Whether the system message that waits stands between the same two messages as at the client.
     fn in_place(&self, next: usize) -> bool {
-        let mut held = self.held.iter();
-        let first = held.next();
-        let place = first.filter(|held| held.follows).and_then(|held| held.host);
-        place.is_some_and(|host| host + 1 == next)
-            && held.next().is_none()
-            && self.results.is_empty()
+        let [
+            HeldSystem::Client {
+                host,
+                follows: true,
+                ..
+            },
+        ] = self.held.as_slice()
+        else {
+            return false;
+        };
+        host + 1 == next && self.results.is_empty()
     }
 
     /// Writes everything that waits, because the next message is no user's.
@@ -319,24 +319,24 @@ impl<'a> Writer<'a> {
         match held.as_slice() {
             [] => {}
             [
-                HeldSystem {
-                    host: Some(host),
-                    edited: None,
-                    ..
+                HeldSystem::Client {
+                    host, edited: None, ..
                 },
             ] => self.share(*host, Role::System),
             held => {
-                let messages: Vec<Bytes> = held
-                    .iter()
-                    .map(|held| match (&held.edited, held.host) {
-                        (Some(edited), _) => edited.clone(),
-                        (None, host) => host.map_or_else(Bytes::new, |host| self.bytes(host)),
-                    })
-                    .collect();
-                let host = held
-                    .first()
-                    .filter(|_| held.len() == 1)
-                    .and_then(|held| held.host);
+                let bytes = |one: &HeldSystem| match one {
+                    HeldSystem::Ours(bytes)
+                    | HeldSystem::Client {
+                        edited: Some(bytes),
+                        ..
+                    } => bytes.clone(),
+                    HeldSystem::Client { host, .. } => self.bytes(*host),
+                };
+                let messages: Vec<Bytes> = held.iter().map(bytes).collect();
+                let host = match held {
+                    [HeldSystem::Client { host, .. }] => Some(*host),
+                    _ => None,
+                };
                 match merged(&messages) {
                     Some(bytes) => self.write(Role::System, host, &bytes),
                     // Messages without a content are wrong by themselves, and stay so.
