@@ -41,10 +41,11 @@ pub struct LabArgs {
     /// Where the episodes of cwl and cwl-paper come from. none: there are no marks. inferred: from
     /// the tools that are called, at no cost. scripted: a scripted model marks them as it works,
     /// some of them badly, and everything that this takes is charged. obedient: the same with a
-    /// model that does what the guidance asks.
-    #[arg(long, default_value = "inferred", value_name = "HOW",
+    /// model that does what the guidance asks. offered: there are no marks, and what is offered for them is charged
+    /// [default: inferred, and offered where no policies are named].
+    #[arg(long, value_name = "HOW",
           value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
-    annotate: String,
+    annotate: Option<String>,
     /// In how many of a hundred turns the obedient model annotates in a request of its own.
     #[arg(long, default_value_t = Habits::default().alone, value_name = "PERCENT")]
     alone: usize,
@@ -150,6 +151,12 @@ impl LabArgs {
         Ok(found)
     }
 
+    /// Whether it is said where episodes come from.
+    #[must_use]
+    pub fn says_annotate(&self) -> bool {
+        self.annotate.is_some()
+    }
+
     /// The options that these flags ask for. Policies, ceilings and floor stay at their defaults.
     ///
     /// # Errors
@@ -157,7 +164,7 @@ impl LabArgs {
     pub fn options(&self) -> anyhow::Result<Options> {
         let default = Options::default();
         let mut words = Annotate::WORDS.iter();
-        let how = words.find(|(word, _)| *word == self.annotate);
+        let how = words.find(|(word, _)| self.annotate.as_deref() == Some(*word));
         let mut offers = Offer::WORDS.iter();
         let offer = offers.find(|(word, _)| *word == self.offer);
         let set = self.settings.as_ref().map(|file| {

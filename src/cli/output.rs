@@ -38,6 +38,26 @@ pub fn write_recorded(file: &Path, text: &str) -> anyhow::Result<()> {
     written().with_context(|| cannot(file))
 }
 
+/// Whether a file can be written that a flag named, before a command works for it. What it holds stays, and where there was
+/// none there is none afterwards.
+///
+/// # Errors
+/// The system's error.
+pub fn can_write(file: &Path) -> anyhow::Result<()> {
+    // Whoever opens a pipe waits until somebody reads it.
+    if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
+        return Ok(());
+    }
+    let is_new = !file.exists();
+    let mut open = OpenOptions::new();
+    open.create(true).append(true).mode(OWNER_ONLY);
+    let tried = open.open(file).and_then(|_| match is_new {
+        true => std::fs::remove_file(file),
+        false => Ok(()),
+    });
+    tried.with_context(|| cannot(file))
+}
+
 fn cannot(file: &Path) -> String {
     format!("can't write {}", file.display())
 }

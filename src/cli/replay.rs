@@ -6,14 +6,16 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_console::assets::alone;
 use plimsoll_core::commit::Floor;
-use plimsoll_core::policy::Ladder;
+use plimsoll_core::policy::{Ladder, LadderError, Policy};
 use plimsoll_core::turn::sizes;
 use plimsoll_lab::cuts::CutPoints;
 use plimsoll_lab::explain::{self, ExplainError};
-use plimsoll_lab::{Lab, Options, Source, json, page, table, views, worth};
+use plimsoll_lab::{
+    Annotate, Lab, Options, Report, Source, json, page, table, verdict, views, worth,
+};
 
 use super::lab::{LabArgs, not_empty, rising};
-use super::output::{print, write_recorded};
+use super::output::{can_write, print, write_recorded};
 use super::progress::ProgressBar;
 use super::views::ViewsArgs;
 
@@ -21,23 +23,39 @@ use super::views::ViewsArgs;
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
     the table that <code>plimsoll replay</code> prints, and in its <code>--json</code> file.";
 
-/// Replays recorded sessions through the code that serves, once for each policy, and compares what
-/// would have been sent, what it would have cost, and what would have been missing.
+/// The budgets that are told of if none is named, and the one that is judged: what is served by default.
+const BUDGETS: [u32; 5] = [40_000, 60_000, JUDGED, 120_000, 160_000];
+const JUDGED: u32 = 80_000;
+
+/// Policies that are compared.
+#[derive(Clone, Debug)]
+enum Compared {
+    /// All that evict.
+    All,
+    /// One of them, or several that run together.
+    One(Ladder),
+}
+
+/// Replays recorded sessions through the code that serves: says what they would have cost with Plimsoll, and how much of what
+/// was needed later would have been in view. With --policies it compares these.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// Policies to compare [default: all that evict]. Several that run together are joined by `+`:
+    /// Policies to compare: names, or all that evict (all). Several that run together are joined by `+`:
     /// cwl,repeat+cwl.
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    policies: Vec<Ladder>,
-    /// Ceilings in tokens. The figures are summed over them.
-    #[arg(long, value_delimiter = ',', default_value = "80000", value_name = "TOKENS",
-          value_parser = sizes::ceiling)]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = compared)]
+    policies: Vec<Compared>,
+    /// Ceilings in tokens. The figures of policies are summed over them; of what is served each is told of, and the first
+    /// is judged [default: 80000, beside which 40000 to 160000 are told of].
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS", value_parser = sizes::ceiling)]
     ceiling: Vec<u32>,
     /// The level down to which a pass evicts: auto, ceiling, or a fraction of the ceiling.
     #[arg(long, default_value = "auto", value_parser = sizes::floor)]
     floor: Floor,
     #[command(flatten)]
     lab: LabArgs,
+    /// Say what each column means.
+    #[arg(long)]
+    explain_figures: bool,
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -52,27 +70,52 @@ pub struct ReplayArgs {
     views: ViewsArgs,
 }
 
+/// Reads what is compared.
+fn compared(text: &str) -> Result<Compared, LadderError> {
+    match text {
+        "all" => Ok(Compared::All),
+        name => name.parse().map(Compared::One),
+    }
+}
+
 impl ReplayArgs {
+    /// Whether it is told what is served comes to, and no policies are compared.
+    fn judges(&self) -> bool {
+        let looks = self.explain.is_some() || self.views.cut_points || self.views.views.is_some();
+        self.policies.is_empty() && !looks
+    }
+
     fn options(&self) -> anyhow::Result<Options> {
-        let mut options = Options {
-            ceilings: rising(&self.ceiling),
-            floor: self.floor,
-            ..self.lab.options()?
+        let judges = self.judges();
+        let mut options = self.lab.options()?;
+        options.floor = self.floor;
+        options.ceilings = match (self.ceiling.as_slice(), judges) {
+            ([], true) => BUDGETS.to_vec(),
+            ([], false) => vec![JUDGED],
+            (named, _) => rising(named),
         };
-        let mut policies: Vec<Ladder> = Vec::new();
-        for ladder in &self.policies {
-            if !policies.contains(ladder) {
-                policies.push(ladder.clone());
+        if judges {
+            options.policies = vec![Policy::None.into(), Ladder::default()];
+            if !self.lab.says_annotate() {
+                options.annotate = Annotate::Offered;
             }
-        }
-        if !policies.is_empty() {
-            options.policies = policies;
+        } else if !self.policies.is_empty() {
+            let all = std::mem::take(&mut options.policies);
+            let named = self.policies.iter().flat_map(|one| match one {
+                Compared::All => all.clone(),
+                Compared::One(ladder) => vec![ladder.clone()],
+            });
+            for ladder in named {
+                if !options.policies.contains(&ladder) {
+                    options.policies.push(ladder);
+                }
+            }
         }
         Ok(options)
     }
 }
 
-/// Replays what the arguments name, and prints the table.
+/// Replays what the arguments name, and prints what came out.
 ///
 /// # Errors
 /// If a file can't be read or written, or a session can't be replayed.
@@ -92,6 +135,13 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Nobody should wait for minutes to learn that a file can't be written.
+    for file in [&args.json, &args.html, &args.views.views]
+        .into_iter()
+        .flatten()
+    {
+        can_write(file)?;
+    }
     if args.views.cut_points {
         return cut(args, &lab, &sources);
     }
@@ -103,8 +153,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     progress.end();
     let report = report?;
     not_empty(report.sessions.len(), report.short, args.lab.min_tokens)?;
-    let text = table::table(&report, lab.options());
-    print(&text)?;
+    print(&told(args, &lab, &report))?;
     if let Some(file) = &args.json {
         let value = json::report(&report, lab.options());
         write_recorded(file, &(serde_json::to_string_pretty(&value)? + "\n"))?;
@@ -115,6 +164,29 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         write_recorded(file, &alone::page(title, "lab_replay.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a report says at the prompt.
+fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
+    let options = lab.options();
+    let mut text = if args.judges() {
+        let judged = args.ceiling.first().copied().unwrap_or(JUDGED);
+        verdict::verdict(report, options, judged)
+    } else {
+        table::table(report)
+    };
+    text.push('\n');
+    text.push_str(&table::circumstances(report, options, !args.judges()));
+    match (args.explain_figures, args.judges()) {
+        (true, true) => text.push_str(verdict::FIGURES),
+        (true, false) => text.push_str(&table::figures(options)),
+        (false, true) => text.push_str(
+            "--explain-figures says what the columns mean, --policies all compares other policies, and --html FILE draws \
+             them.\n",
+        ),
+        (false, false) => text.push_str("--explain-figures says what the columns mean.\n"),
+    }
+    text
 }
 
 /// The only ceiling.
@@ -170,7 +242,11 @@ fn drawn(
     let (turns, sessions) = views.counts;
     anyhow::ensure!(
         turns > 0,
-        "no session has such a turn between the ceiling and --longest"
+        "no session has {} between the ceiling and --longest",
+        match args.views.worth {
+            true => "a turn that needs what was evicted of an exploration",
+            false => "a turn",
+        }
     );
     write_recorded(file, &(views.lines.join("\n") + "\n"))?;
     let mut text = format!("{turns} turns of {sessions} sessions\n");

@@ -111,6 +111,7 @@ mod unlearned;
 mod unpacking;
 mod unread;
 mod vendor;
+mod verdict;
 mod wholes;
 mod windows;
 mod wire;

@@ -73,7 +73,7 @@ fn pipes_and_links_in_a_circle_do_not_keep_a_replay() {
     ] {
         assert!(said.contains(note), "{note}: {said}");
     }
-    assert!(text(&output.stdout).contains("1 sessions, "));
+    assert!(text(&output.stdout).contains("1 session, "));
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -40,6 +40,8 @@ pub enum Annotate {
     Scripted,
     /// A scripted model that does what the guidance asks marks them, and all that this takes is charged.
     Obedient,
+    /// Nobody marks any, though the hidden tools are offered and asked for as they are served, which is charged.
+    Offered,
 }
 
 impl Annotate {
@@ -49,14 +51,15 @@ impl Annotate {
         ("inferred", Self::Inferred),
         ("scripted", Self::Scripted),
         ("obedient", Self::Obedient),
+        ("offered", Self::Offered),
     ];
 
-    /// Whether a model makes the marks, and is charged for them.
+    /// Whether a model is offered the tools that make marks, and is charged for all that this takes.
     #[must_use]
     pub fn is_charged(self) -> bool {
         match self {
             Self::None | Self::Inferred => false,
-            Self::Scripted | Self::Obedient => true,
+            Self::Scripted | Self::Obedient | Self::Offered => true,
         }
     }
 
@@ -122,8 +125,10 @@ impl Contender {
                 nudge: charged,
                 ..DelimiterSettings::default()
             },
-            // No recorded agent knows `recall`, and its schema weighs the same for every policy.
-            recall: RecallSettings { enabled: false },
+            // No recorded agent knows `recall`, and its schema weighs the same for every policy that is compared.
+            recall: RecallSettings {
+                enabled: annotate == Annotate::Offered,
+            },
             cache: CacheSettings {
                 none: options.uncached,
                 ..CacheSettings::default()

@@ -37,6 +37,7 @@ mod think;
 mod time;
 pub mod trace;
 pub mod tune;
+pub mod verdict;
 pub mod views;
 pub mod worth;
 

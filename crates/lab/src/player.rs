@@ -227,7 +227,7 @@ impl<'a> Player<'a> {
         let mut prepared = self.prepare(shared, turn, state)?;
         let annotate = self.contender.annotate;
         let asked = match annotate {
-            Annotate::None => false,
+            Annotate::None | Annotate::Offered => false,
             Annotate::Inferred => true,
             Annotate::Scripted | Annotate::Obedient => {
                 state.injected.delimiter.is_some() && !state.guide.is_waiting()
@@ -236,7 +236,7 @@ impl<'a> Player<'a> {
         if asked {
             self.asked.get_or_insert(match annotate {
                 // What costs nothing is known of all that was said.
-                Annotate::None | Annotate::Inferred => 0,
+                Annotate::None | Annotate::Offered | Annotate::Inferred => 0,
                 Annotate::Scripted | Annotate::Obedient => turn.answer,
             });
         }
@@ -383,7 +383,7 @@ impl<'a> Player<'a> {
         let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
         self.run.outcome.thoughts.whole += u64::from(hop.reasoning);
         match self.contender.annotate {
-            Annotate::None => {}
+            Annotate::None | Annotate::Offered => {}
             // What costs nothing has no size, and nothing to read but what notes put there.
             Annotate::Inferred => hop.calls.iter_mut().for_each(|call| {
                 (call.tokens, call.result_tokens) = (0, 0);

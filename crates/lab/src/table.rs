@@ -34,9 +34,9 @@ const COLUMNS: [(&str, Show); 18] = [
     ("µs", |o| format!("{:.0}", o.micros())),
 ];
 
-/// The table, and what its columns mean.
+/// The table.
 #[must_use]
-pub fn table(report: &Report, options: &Options) -> String {
+pub fn table(report: &Report) -> String {
     let policies = report.policies();
     let mut rows = vec![vec![String::from("policy")]];
     if let Some(head) = rows.first_mut() {
@@ -47,10 +47,7 @@ pub fn table(report: &Report, options: &Options) -> String {
         row.extend(COLUMNS.iter().map(|(_, show)| show(outcome)));
         rows.push(row);
     }
-    let mut text = aligned(&rows);
-    text.push('\n');
-    text.push_str(&legend(report, options));
-    text
+    aligned(&rows)
 }
 
 /// Columns as wide as their widest cell, the first flush left and the others flush right.
@@ -115,10 +112,18 @@ fn interval(of: Share) -> String {
     format!("{} ({} to {})", share(of.kept()), share(low), share(high))
 }
 
-fn legend(report: &Report, options: &Options) -> String {
+/// Under what circumstances the figures of a report came about. Where they are sums over ceilings, these are told.
+#[must_use]
+pub fn circumstances(report: &Report, options: &Options, sums: bool) -> String {
     let ceilings: Vec<String> = options.ceilings.iter().map(ToString::to_string).collect();
+    let ceilings = match sums {
+        true => format!(", ceiling {}", ceilings.join(" + ")),
+        false => String::new(),
+    };
+    let count = report.sessions.len();
     let annotate = match options.annotate {
         Annotate::None => "nobody marks episodes",
+        Annotate::Offered => "nobody marks episodes; what is offered for it is charged",
         Annotate::Inferred => "cwl and cwl-paper: episodes inferred from the tools, at no cost",
         Annotate::Obedient => {
             "cwl and cwl-paper: episodes marked by a model that does as it is asked; schema, \
@@ -132,35 +137,49 @@ fn legend(report: &Report, options: &Options) -> String {
     let derived = report.sessions.iter();
     let derived = derived.filter(|one| one.tools == Tools::Derived).count();
     format!(
-        "{} sessions{}, τ = {}; {annotate}. Prices: {}.\n\
-         Tools were not recorded in {derived} of them; they are made up from the calls.\n\
-         sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
-         needed and\nthat were still visible; K+named: visible, or named in the view by item or \
-         episode; L: whole lines; P: passages of four words that answers repeated,\nthe rare ones \
-         weighing more.\nno impact: passes after which nothing was missed that they took, \
-         with its 95 % interval.\n\
-         above floor: passes that stopped above it; runs: those that were the third of their kind \
-         within ten turns,\nall three with the ceiling met.\n{}{}{}",
-        report.sessions.len(),
+        "{count} {}{}{ceilings}; {annotate}. Prices: {}.\n{}{}{}",
+        if count == 1 { "session" } else { "sessions" },
         if report.short == 0 {
             String::new()
         } else {
             format!(" ({} shorter ones left out)", report.short)
         },
-        ceilings.join(" + "),
         options.pricing.name,
-        if options
-            .policies
-            .iter()
-            .any(|ladder| ladder.has(Policy::Compaction))
-        {
-            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
-             sent;\nwhat it tells is not known and counts as nothing.\n"
-        } else {
-            ""
+        match derived {
+            0 => String::new(),
+            all if all == count =>
+                "Tools were not recorded; they are made up from the calls.\n".to_owned(),
+            some => format!(
+                "Tools were not recorded in {some} of them; they are made up from the calls.\n"
+            ),
         },
         thinking(report, options),
         ended(report, options),
+    )
+}
+
+/// What the columns of the table mean.
+#[must_use]
+pub fn figures(options: &Options) -> String {
+    let summary = options
+        .policies
+        .iter()
+        .any(|ladder| ladder.has(Policy::Compaction));
+    let summary = match summary {
+        true => {
+            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
+             sent;\nwhat it tells is not known and counts as nothing.\n"
+        }
+        false => "",
+    };
+    format!(
+        "sent and cost in millions (cost: of plain input tokens). K: distinctive strings that calls \
+         needed and\nthat were still visible; K+named: visible, or named in the view by item or \
+         episode; L: whole lines; P: passages of four words that answers repeated,\nthe rare ones \
+         weighing more.\nno impact: passes after which nothing was missed that they took, \
+         with its 95 % interval.\n\
+         above floor: passes that stopped above it; runs: those that were the third of their kind \
+         within ten turns,\nall three with the ceiling met.\n{summary}"
     )
 }
 

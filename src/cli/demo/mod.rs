@@ -141,6 +141,7 @@ impl Play<'_> {
             episodes: self.session.episodes(scene.turns),
             passes: shown.as_ref().map(passes),
             parts: shown.as_ref().map(parts),
+            needed: shown.as_ref().map(needed),
         };
         screen.close(&table::table(figures, &facts))?;
         if let Some(file) = &self.args.figures {
@@ -210,6 +211,16 @@ impl Play<'_> {
 )]
 fn passes(shown: &MetricsText<'_>) -> usize {
     shown.sum("passes_total", "") as usize
+}
+
+/// The strings that calls used of what had left their view: those that were held and those that were missed.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counters of strings are whole numbers"
+)]
+fn needed(shown: &MetricsText<'_>) -> [usize; 2] {
+    ["held", "missed"].map(|how| shown.sum("needed_total", &format!("how=\"{how}\"")) as usize)
 }
 
 /// What was saved in dollars, by part.

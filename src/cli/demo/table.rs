@@ -45,6 +45,9 @@ pub struct TableFacts {
     pub passes: Option<usize>,
     /// What was saved in dollars according to the proxy's ledger: evicted, rewritten and annotated.
     pub parts: Option<[f64; 3]>,
+    /// Of the strings that calls used of what had left their view, those that it still showed elsewhere, and those that
+    /// it did not.
+    pub needed: Option<[usize; 2]>,
 }
 
 /// The table at the end, and the verdict.
@@ -99,10 +102,24 @@ pub fn table(figures: &Figures, facts: &TableFacts) -> String {
         "  Sizes are the provider's. Money: {MODEL}'s list price, and for both columns a cache that \
          holds\n  every exact prefix; rewrites after passes, hidden hops and annotations are paid for."
     );
+    if let Some([held, missed]) = facts.needed.filter(|[held, missed]| held + missed > 0) {
+        let _ = writeln!(
+            text,
+            "  Of {} names, paths and numbers that later calls took from evicted work, {} still stood elsewhere in\n  the \
+             request.",
+            grouped(held.saturating_add(missed)),
+            grouped(held)
+        );
+    }
     text.push('\n');
     let _ = writeln!(text, "  {}", verdict(figures, facts));
+    text.push_str(NEXT);
     text
 }
+
+/// What a reader does next.
+const NEXT: &str = "\n  Next: `plimsoll run -- claude` starts an agent behind the proxy; `plimsoll replay` says what it would \
+    have\n  saved on the sessions that your agents have kept.\n";
 
 /// What the proxy did to save that.
 fn work(figures: &Figures, facts: &TableFacts) -> String {
@@ -123,8 +140,8 @@ fn verdict(figures: &Figures, facts: &TableFacts) -> String {
     match (figures.faults.as_slice(), figures.reported) {
         ([], 0) => format!("✓ No request passed the budget of {ceiling}."),
         ([], reported) => format!(
-            "✓ No request passed the budget of {ceiling} unreported; {reported} turns could not be held \
-             under it and said so."
+            "! {reported} of {} turns could not be held under the budget of {ceiling}, and said so.",
+            figures.samples.len()
         ),
         (faults, _) => {
             let mut text = format!("✗ {} things went wrong:", faults.len());
@@ -154,6 +171,7 @@ pub fn money(usd: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::measure::Sample;
     use super::*;
 
     fn figures() -> Figures {
@@ -178,6 +196,7 @@ mod tests {
         episodes: 3,
         passes: Some(2),
         parts: Some([2.0, 0.3, 0.2]),
+        needed: Some([1_190, 10]),
     };
 
     #[test]
@@ -190,7 +209,9 @@ mod tests {
             "saved $1.50 (75.0 %) net",
             "2.0 ms",
             "eviction $2.00, less $0.30 for rewritten caches and $0.20 for the hidden tools",
+            "Of 1,200 names, paths and numbers that later calls took from evicted work, 1,190 still stood",
             "✓ No request passed the budget of 40,000.\n",
+            "Next: `plimsoll run -- claude`",
         ] {
             assert!(text.contains(words), "{words:?} not in\n{text}");
         }
@@ -200,7 +221,15 @@ mod tests {
     fn faults_and_reports_are_not_hidden() {
         let mut figures = figures();
         figures.reported = 3;
-        assert!(table(&figures, &FACTS).contains("3 turns could not be held"));
+        figures.samples = vec![Sample::default(); 12];
+        let text = table(&figures, &FACTS);
+        assert!(
+            text.contains(
+                "! 3 of 12 turns could not be held under the budget of 40,000, and said so."
+            ),
+            "{text}"
+        );
+        assert!(!text.contains('✓'), "{text}");
         figures
             .faults
             .push("turn 7: 41000 tokens passed".to_owned());
