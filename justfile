@@ -95,6 +95,11 @@ likelihood traces out="target/likelihood" *flags:
     python3 tests/likelihood/score.py {{out}}/sent.jsonl --scores {{out}}/scores.jsonl {{flags}}
     python3 tests/likelihood/report.py {{out}}/sent.jsonl {{out}}/scores.jsonl
 
+# The same sessions through Plimsoll and through others: the tables of docs/evidence/beside.md, in an hour at most.
+beside traces *flags:
+    cargo build --release --bin plimsoll
+    python3 tests/beside/beside.py {{traces}} --plimsoll target/release/plimsoll --out target/beside {{flags}}
+
 # What passes cost where models think, under each provider's rule: one table, and the requests above τ.
 thinkers traces *flags:
     cargo build --release --bin plimsoll
