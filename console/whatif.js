@@ -91,7 +91,7 @@ export function WhatIf({ d, off }) {
   const now = points.get(keyOf(own, "auto", "cwl")) ?? points.get(keyOf(own, floor, "cwl"));
   const at = points.get(keyOf(tau, floor, "cwl"));
   const choose = (/** @type {number} */ t) => { setTau(t); note({ tau: t }); };
-  const command = `plimsoll export ${d.session.row.session} --out s.jsonl\nplimsoll replay s.jsonl --ceiling ${tau} \\\n  --floor ${floor} --prices ${word(d.session.row.model)}\nplimsoll tune s.jsonl`;
+  const command = `plimsoll export ${d.session.row.session} --out s.jsonl\nplimsoll replay s.jsonl --policies none,cwl${beside ? `,${beside}` : ""} --ceiling ${tau} \\\n  --floor ${floor} --prices ${word(d.session.row.model)}\nplimsoll tune s.jsonl`;
   return html`<div class="two bld"><section class="panel" aria-label="Cost under another load line"><div class="ph"><h2>Cost of this session under another load line</h2><span class="dim wide" role="status">${state.done ? `replayed by the lab, nothing is sent; ${(state.took / 1000).toFixed(1)} s` : state.of ? `played ${state.played} of ${state.of}` : "the lab plays it"}</span><span class="grow"></span><span class="dim wide">floor</span><${Seg} label="Floor" v=${floor} on=${setFloor} o=${FLOORS}/></div>
     ${state.error ? html`<div class="pb"><${Failed} error=${state.error} again=${again}/></div>` : null}
     <div class="pb"><div ref=${ref}></div>${state.done || state.error ? null : html`<div class="bar" role="progressbar" aria-label="Played" aria-valuemin="0" aria-valuemax=${state.of} aria-valuenow=${state.played}><i style=${{ width: `${state.of ? (100 * state.played) / state.of : 4}%` }}></i></div>`}

@@ -41,8 +41,7 @@ pub struct LabArgs {
     /// Where the episodes of cwl and cwl-paper come from. none: there are no marks. inferred: from
     /// the tools that are called, at no cost. scripted: a scripted model marks them as it works,
     /// some of them badly, and everything that this takes is charged. obedient: the same with a
-    /// model that does what the guidance asks. offered: there are no marks, and what is offered for them is charged
-    /// [default: inferred, and offered where no policies are named].
+    /// model that does what the guidance asks [default: inferred; obedient for what replay says first].
     #[arg(long, value_name = "HOW",
           value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
     annotate: Option<String>,

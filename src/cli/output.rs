@@ -48,13 +48,21 @@ pub fn can_write(file: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
         return Ok(());
     }
-    let is_new = !file.exists();
-    let mut open = OpenOptions::new();
-    open.create(true).append(true).mode(OWNER_ONLY);
-    let tried = open.open(file).and_then(|_| match is_new {
-        true => std::fs::remove_file(file),
-        false => Ok(()),
-    });
+    let mut new = OpenOptions::new();
+    let new = new
+        .create_new(true)
+        .append(true)
+        .mode(OWNER_ONLY)
+        .open(file);
+    let tried = match new {
+        Ok(_) => std::fs::remove_file(file),
+        // What a link leads to that is not there yet is found out when it is written.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !file.exists() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().append(true).open(file).map(drop)
+        }
+        Err(error) => Err(error),
+    };
     tried.with_context(|| cannot(file))
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use plimsoll_console::assets::alone;
 use plimsoll_core::commit::Floor;
 use plimsoll_core::policy::{Ladder, LadderError, Policy};
-use plimsoll_core::turn::sizes;
+use plimsoll_core::turn::{Budget, sizes};
 use plimsoll_lab::cuts::CutPoints;
 use plimsoll_lab::explain::{self, ExplainError};
 use plimsoll_lab::{
@@ -21,11 +21,10 @@ use super::views::ViewsArgs;
 
 /// What the page says where no scripts run.
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
-    the table that <code>plimsoll replay</code> prints, and in its <code>--json</code> file.";
+    the <code>--json</code> file of <code>plimsoll replay</code>.";
 
-/// The budgets that are told of if none is named, and the one that is judged: what is served by default.
-const BUDGETS: [u32; 5] = [40_000, 60_000, JUDGED, 120_000, 160_000];
-const JUDGED: u32 = 80_000;
+/// The budgets that are told of beside the one that is served by default, if none is named.
+const BESIDE: [u32; 4] = [40_000, 60_000, 120_000, 160_000];
 
 /// Policies that are compared.
 #[derive(Clone, Debug)]
@@ -70,6 +69,11 @@ pub struct ReplayArgs {
     views: ViewsArgs,
 }
 
+/// The budget that is served by default.
+fn served() -> u32 {
+    Budget::default().ceiling
+}
+
 /// Reads what is compared.
 fn compared(text: &str) -> Result<Compared, LadderError> {
     match text {
@@ -89,15 +93,27 @@ impl ReplayArgs {
         let judges = self.judges();
         let mut options = self.lab.options()?;
         options.floor = self.floor;
-        options.ceilings = match (self.ceiling.as_slice(), judges) {
-            ([], true) => BUDGETS.to_vec(),
-            ([], false) => vec![JUDGED],
+        // A file holds sums over the ceilings, which are of no use where nobody has named any.
+        let is_alone = !judges || self.json.is_some() || self.html.is_some();
+        options.ceilings = match (self.ceiling.as_slice(), is_alone) {
+            ([], true) => vec![served()],
+            ([], false) => rising(&[&BESIDE[..], &[served()]].concat()),
             (named, _) => rising(named),
         };
+        if self.views.worth {
+            // Marks of the policy's own would stand beside those that are compared.
+            anyhow::ensure!(
+                !self.lab.says_annotate() || options.annotate == Annotate::None,
+                "--worth compares what stands for work that nobody marked: give --annotate none"
+            );
+            options.annotate = Annotate::None;
+        }
         if judges {
             options.policies = vec![Policy::None.into(), Ladder::default()];
+            options.bill = true;
+            // A served model is asked to mark its work, and that costs something.
             if !self.lab.says_annotate() {
-                options.annotate = Annotate::Offered;
+                options.annotate = Annotate::Obedient;
             }
         } else if !self.policies.is_empty() {
             let all = std::mem::take(&mut options.policies);
@@ -111,6 +127,14 @@ impl ReplayArgs {
                 }
             }
         }
+        anyhow::ensure!(
+            !self.views.worth
+                || options
+                    .policies
+                    .iter()
+                    .any(|ladder| ladder.main() != Policy::None),
+            "--worth takes the view of a policy that evicts: name one, such as --policies repeat+keep+cwl"
+        );
         Ok(options)
     }
 }
@@ -170,8 +194,10 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
     let options = lab.options();
     let mut text = if args.judges() {
-        let judged = args.ceiling.first().copied().unwrap_or(JUDGED);
-        verdict::verdict(report, options, judged)
+        let judged = args.ceiling.first().copied().unwrap_or_else(served);
+        let mut ceilings = options.ceilings.iter();
+        let at = ceilings.position(|ceiling| *ceiling == judged);
+        verdict::verdict(report, options, at.unwrap_or_default())
     } else {
         table::table(report)
     };

@@ -36,12 +36,12 @@ fn budgets(shown: &str) -> Vec<Vec<String>> {
 fn what_is_served_is_judged_first_and_told_at_five_budgets() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("figures.json");
-    let output = replay(&["--json", file.to_str().unwrap()]);
+    let output = replay(&[]);
     let (shown, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{errors}");
     let first = shown.lines().next().unwrap();
     assert!(
-        first.starts_with("1 session, which passes 80k. $"),
+        first.starts_with("1 session, which grows past 80k. $"),
         "{first}"
     );
     assert!(first.contains(" % less. "), "{first}");
@@ -58,6 +58,8 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
         "{first} {:?}",
         rows[2]
     );
+    let output = replay(&["--json", file.to_str().unwrap()]);
+    assert_eq!(budgets(&text(&output.stdout)), rows[2..3]);
     let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let names: Vec<&Value> = json["policies"]
         .as_array()
@@ -66,7 +68,10 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
         .map(|one| &one["name"])
         .collect();
     assert_eq!(names, ["none", "repeat+keep+cwl"]);
-    assert_eq!(json["settings"]["annotate"], "offered");
+    assert_eq!(json["settings"]["annotate"], "obedient");
+    assert_eq!(json["settings"]["ceilings"], serde_json::json!([80_000]));
+    let usd = json["policies"][1]["usd"].as_f64().unwrap();
+    assert_eq!(format!("${usd:.2}"), rows[2][1]);
     assert!(
         !shown.contains("in view: of distinctive strings"),
         "{shown}"
@@ -76,7 +81,7 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
     let output = replay(&["--ceiling", "60k,20k", "--explain-figures"]);
     let shown = text(&output.stdout);
     assert!(
-        shown.starts_with("1 session, which passes 60k. "),
+        shown.starts_with("1 session, which grows past 60k. "),
         "{shown}"
     );
     assert_eq!(budgets(&shown).len(), 2, "{shown}");
@@ -97,9 +102,10 @@ fn a_session_that_never_reaches_the_budget_costs_what_is_offered() {
         "{first}"
     );
     let (_, tried) = first.split_once("Try --ceiling ").unwrap();
-    let again = replay(&["--ceiling", tried.trim_end_matches('.')]);
+    let (tried, _) = tried.split_once(',').unwrap();
+    let again = replay(&["--ceiling", tried]);
     let again = text(&again.stdout);
-    assert!(again.starts_with("1 session, which passes "), "{again}");
+    assert!(again.starts_with("1 session, which grows past "), "{again}");
     assert!(again.contains(" % less. "), "what is advised pays: {again}");
 }
 
@@ -130,5 +136,43 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_played() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("can't write /nonexistent/file"), "{said}");
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_file_that_is_there_keeps_its_text_until_all_is_played_and_none_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, link) = (
+        directory.path().join("kept.json"),
+        directory.path().join("link.json"),
+    );
+    std::fs::write(&file, "kept").unwrap();
+    std::os::unix::fs::symlink(directory.path().join("later.json"), &link).unwrap();
+    for named in [&file, &link, &directory.path().join("new.json")] {
+        let output = replay(&["--json", named.to_str().unwrap(), "--min-tokens", "9000000"]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    let mut left: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .map(|one| one.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["kept.json", "link.json"]);
+    let output = replay(&["--json", link.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(directory.path().join("later.json").exists() && link.is_symlink());
+}
+
+#[test]
+fn what_a_finding_is_worth_is_asked_where_nobody_marks_and_something_evicts() {
+    for (arguments, why) in [
+        (["--annotate", "scripted"], "nobody marked"),
+        (["--policies", "none"], "a policy that evicts"),
+    ] {
+        let mut all = vec!["--worth", "--views", "never.jsonl", "--ceiling", "8k"];
+        all.extend(arguments);
+        let said = text(&replay(&all).stderr);
+        assert!(said.contains(why), "{said}");
     }
 }

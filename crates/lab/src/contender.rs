@@ -40,8 +40,6 @@ pub enum Annotate {
     Scripted,
     /// A scripted model that does what the guidance asks marks them, and all that this takes is charged.
     Obedient,
-    /// Nobody marks any, though the hidden tools are offered and asked for as they are served, which is charged.
-    Offered,
 }
 
 impl Annotate {
@@ -51,15 +49,14 @@ impl Annotate {
         ("inferred", Self::Inferred),
         ("scripted", Self::Scripted),
         ("obedient", Self::Obedient),
-        ("offered", Self::Offered),
     ];
 
-    /// Whether a model is offered the tools that make marks, and is charged for all that this takes.
+    /// Whether a model makes the marks, and is charged for them.
     #[must_use]
     pub fn is_charged(self) -> bool {
         match self {
             Self::None | Self::Inferred => false,
-            Self::Scripted | Self::Obedient | Self::Offered => true,
+            Self::Scripted | Self::Obedient => true,
         }
     }
 
@@ -127,7 +124,7 @@ impl Contender {
             },
             // No recorded agent knows `recall`, and its schema weighs the same for every policy that is compared.
             recall: RecallSettings {
-                enabled: annotate == Annotate::Offered,
+                enabled: options.bill && ladder.main() != Policy::None,
             },
             cache: CacheSettings {
                 none: options.uncached,

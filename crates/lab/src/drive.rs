@@ -132,6 +132,10 @@ pub fn watched<'a>(
                         true => shape.reasoning,
                         false => 0,
                     },
+                    written: match lab.options.bill {
+                        true => written(shape, trace.made_up),
+                        false => 0,
+                    },
                     times: times(&trace.messages, at),
                 };
                 let mut shared = ForAllPolicies {
@@ -178,6 +182,13 @@ fn request(trace: &Trace, body: &Body) -> Result<Request, ReplayError> {
     Dialect::Chat
         .decode(body.whole())
         .map_err(|cause| failed(trace, body.count, &cause))
+}
+
+/// The tokens of an answer as its model wrote it. A thought that the lab has made up is charged by itself.
+fn written(shape: &Shape, made_up: bool) -> u32 {
+    let calls: u32 = shape.calls.iter().map(|call| call.tokens).sum();
+    let thought = if made_up { 0 } else { shape.reasoning };
+    shape.text + calls + thought
 }
 
 /// When a request is made and answered: the newest time before it, and that of its answer.

@@ -77,6 +77,8 @@ pub struct Options {
     pub floor: Floor,
     /// Where episodes come from.
     pub annotate: Annotate,
+    /// Whether costs are those of a whole bill: the recorded answers are charged too, and all tools that are offered.
+    pub bill: bool,
     /// How closely the obedient model follows the guidance.
     pub habits: Habits,
     /// When the hidden tools are offered.
@@ -110,6 +112,7 @@ impl Default for Options {
             ceilings: vec![80_000],
             floor: Floor::Auto,
             annotate: Annotate::default(),
+            bill: false,
             habits: Habits::default(),
             offer: Budget::default().offer,
             guide_at: Budget::default().guide_at,

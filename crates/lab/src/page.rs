@@ -98,7 +98,6 @@ pub fn report(report: &Report, options: &Options) -> Value {
             "floor": json::floor(options.floor),
             "annotate": match options.annotate {
                 Annotate::None => "marked by nobody",
-                Annotate::Offered => "marked by nobody, though the tools are offered and charged",
                 Annotate::Inferred => "inferred from the tools, at no cost",
                 Annotate::Scripted => "marked by a scripted model, and charged",
                 Annotate::Obedient => "marked by a model that does as it is asked, and charged",

@@ -41,7 +41,7 @@ impl<'a> Plans<'a> {
         };
         let (recording, habits) = (self.recording, self.habits);
         let plan = || match annotate {
-            Annotate::None | Annotate::Offered => Plan::plain(recording),
+            Annotate::None => Plan::plain(recording),
             Annotate::Inferred => Plan::inferred(recording),
             Annotate::Obedient => Plan::obedient(recording, first, habits),
             Annotate::Scripted => {

@@ -47,6 +47,8 @@ pub struct PlayedTurn<'a> {
     pub answer: usize,
     /// Tokens of the thought that the lab has made up for it.
     pub thought: u32,
+    /// Tokens of the recorded answer, where it is charged.
+    pub written: u32,
     /// When it was asked and when it was answered, in milliseconds; 0 where that is not known.
     pub times: (u64, u64),
 }
@@ -204,6 +206,7 @@ impl<'a> Player<'a> {
         let before = self.meter.spent;
         self.meter.wrote(u64::from(turn.thought));
         self.run.outcome.thinking += self.meter.spent - before;
+        self.meter.wrote(u64::from(turn.written));
         self.settle(shared, turn);
         Ok(())
     }
@@ -227,7 +230,7 @@ impl<'a> Player<'a> {
         let mut prepared = self.prepare(shared, turn, state)?;
         let annotate = self.contender.annotate;
         let asked = match annotate {
-            Annotate::None | Annotate::Offered => false,
+            Annotate::None => false,
             Annotate::Inferred => true,
             Annotate::Scripted | Annotate::Obedient => {
                 state.injected.delimiter.is_some() && !state.guide.is_waiting()
@@ -236,7 +239,7 @@ impl<'a> Player<'a> {
         if asked {
             self.asked.get_or_insert(match annotate {
                 // What costs nothing is known of all that was said.
-                Annotate::None | Annotate::Offered | Annotate::Inferred => 0,
+                Annotate::None | Annotate::Inferred => 0,
                 Annotate::Scripted | Annotate::Obedient => turn.answer,
             });
         }
@@ -383,7 +386,7 @@ impl<'a> Player<'a> {
         let (mut hop, _) = hidden::settle(state, prepared, &answer, keep, reader);
         self.run.outcome.thoughts.whole += u64::from(hop.reasoning);
         match self.contender.annotate {
-            Annotate::None | Annotate::Offered => {}
+            Annotate::None => {}
             // What costs nothing has no size, and nothing to read but what notes put there.
             Annotate::Inferred => hop.calls.iter_mut().for_each(|call| {
                 (call.tokens, call.result_tokens) = (0, 0);

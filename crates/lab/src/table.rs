@@ -123,7 +123,6 @@ pub fn circumstances(report: &Report, options: &Options, sums: bool) -> String {
     let count = report.sessions.len();
     let annotate = match options.annotate {
         Annotate::None => "nobody marks episodes",
-        Annotate::Offered => "nobody marks episodes; what is offered for it is charged",
         Annotate::Inferred => "cwl and cwl-paper: episodes inferred from the tools, at no cost",
         Annotate::Obedient => {
             "cwl and cwl-paper: episodes marked by a model that does as it is asked; schema, \

@@ -1,6 +1,6 @@
 //! What a finding is worth: views of one moment that differ in nothing but in what stands for one exploration, the results of
 //! which were evicted although the answer needs some of them. Owns the choice of the exploration and the forms that stand for
-//! it, all brought to one size but the whole one; never asks a model.
+//! it, which but for the whole one are filled up to one size as far as other evicted results go; never asks a model.
 
 mod explored;
 mod fill;
@@ -224,13 +224,13 @@ impl<'a> Moment<'a> {
         let equal = forms.iter().filter(|(form, _)| *form != Form::Whole);
         let target = equal.map(|(_, view)| seats::tokens(lab, view)).max();
         let target = target.unwrap_or_default();
-        let fill = |(form, mut view): (Form, Vec<Vec<u8>>)| {
+        let level = |(form, mut view): (Form, Vec<Vec<u8>>)| {
             if form != Form::Whole {
                 fill(lab, &mut view, explored.raw(0..self.at), &self.ids, target);
             }
             view
         };
-        forms.into_iter().map(fill).collect()
+        forms.into_iter().map(level).collect()
     }
 
     fn form(&self, form: Form, lab: &Lab, needs: &Needs, explored: &Explored<'_>) -> Vec<Vec<u8>> {

@@ -45,8 +45,7 @@ pub struct TableFacts {
     pub passes: Option<usize>,
     /// What was saved in dollars according to the proxy's ledger: evicted, rewritten and annotated.
     pub parts: Option<[f64; 3]>,
-    /// Of the strings that calls used of what had left their view, those that it still showed elsewhere, and those that
-    /// it did not.
+    /// How often calls used a string of what had left their view, where it still showed that elsewhere and where it did not.
     pub needed: Option<[usize; 2]>,
 }
 
@@ -105,7 +104,7 @@ pub fn table(figures: &Figures, facts: &TableFacts) -> String {
     if let Some([held, missed]) = facts.needed.filter(|[held, missed]| held + missed > 0) {
         let _ = writeln!(
             text,
-            "  Of {} names, paths and numbers that later calls took from evicted work, {} still stood elsewhere in\n  the \
+            "  Of {} uses of names, paths and numbers that had stood in evicted work, {} found them elsewhere in\n  the \
              request.",
             grouped(held.saturating_add(missed)),
             grouped(held)
@@ -209,7 +208,7 @@ mod tests {
             "saved $1.50 (75.0 %) net",
             "2.0 ms",
             "eviction $2.00, less $0.30 for rewritten caches and $0.20 for the hidden tools",
-            "Of 1,200 names, paths and numbers that later calls took from evicted work, 1,190 still stood",
+            "Of 1,200 uses of names, paths and numbers that had stood in evicted work, 1,190 found them",
             "✓ No request passed the budget of 40,000.\n",
             "Next: `plimsoll run -- claude`",
         ] {

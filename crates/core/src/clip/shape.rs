@@ -21,7 +21,8 @@ pub fn detect(text: &str) -> (ResultShape, Scan<'_>) {
     (shape, Scan { lines, kind })
 }
 
-/// So many lines beside each match are what was asked for, such as six on either side: the search is then a way to read.
+/// So many lines beside each match, on the mean, are what was asked for, such as six on either side: the search is then a way
+/// to read.
 const READING: usize = 12;
 
 /// Whether a search shows so much of what stands around its matches that it was made to read that.
@@ -31,7 +32,7 @@ pub fn is_reading(search: &str) -> bool {
         .contexts
         .saturating_add(seen.short.saturating_sub(seen.colons));
     let matches = seen.matches.saturating_add(seen.colons);
-    beside >= matches.saturating_mul(READING)
+    matches > 0 && beside >= matches.saturating_mul(READING)
 }
 
 fn kind<'a>(lines: &Lines<'a>) -> (ResultShape, Kind<'a>) {

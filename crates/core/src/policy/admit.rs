@@ -11,6 +11,9 @@ use crate::clip::{ClipLimits, clip, is_reading};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
+/// Tokens of the largest search that counts as read.
+const READ: u32 = 16_000;
+
 /// Whether the results of a call are never clipped.
 fn is_spared(settings: &AdmitSettings, call: &Item) -> bool {
     (call.class == ToolClass::Read && !settings.reads) || settings.except.match_name(&call.name)
@@ -41,8 +44,10 @@ fn kept(ask: &PolicyAsk<'_>, at: ItemIndex) -> Option<Kept> {
     }
     let text = (ask.originals)(result)?;
     let clip = clip(&text, &settings.limits, ask.measure.count)?;
-    // What stands around the matches is read as files are.
-    if clip.shape == ResultShape::Search && !settings.reads && is_reading(&text) {
+    // What stands around the matches is read as files are. Tools that read bring a part of a file at most; nothing bounds a
+    // search.
+    let is_part = seen.transcript.items.get(result)?.tokens <= tokens.max(READ);
+    if clip.shape == ResultShape::Search && !settings.reads && is_part && is_reading(&text) {
         return None;
     }
     Some(Kept {
