@@ -247,7 +247,7 @@ async fn a_served_session_is_listed_exported_and_replayed() {
     assert_eq!(times.iter().filter(|known| **known).count(), 4, "{times:?}");
     let replayed = run(at, &["replay", name, "--policies", "none,cwl"]);
     let table = says(&replayed, 0, "");
-    assert!(table.contains("1 sessions, "), "{table}");
+    assert!(table.contains("1 session, "), "{table}");
 
     for (arguments, code, words) in [
         (

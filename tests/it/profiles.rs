@@ -308,13 +308,37 @@ async fn shipped_profiles_serve_by_name() {
         let text = last["content"].as_str().unwrap();
         assert_eq!(text.contains("3 times running"), told, "{name}: {text}");
     }
-    let names = "coding, debugging, paper, research, review, smolagents, mini-swe-agent, dspy";
+    let names =
+        "coding, debugging, paper, research, review, unmarked, smolagents, mini-swe-agent, dspy";
     let wrong = Agent::new(&proxy, false)
         .told("go")
         .with("x-plimsoll-profile", "coder");
     let refused = wrong.ask().await;
     assert_eq!(refused.status, 400);
     assert!(refused.text().contains(names), "{}", refused.text());
+}
+
+#[tokio::test]
+async fn without_marks_nothing_is_asked_of_the_model_and_originals_still_come_back() {
+    let provider = commands().await;
+    let shipped = read("").profiles;
+    let proxy = Proxy::with(provider.address, |config| config.profiles = shipped).await;
+    for (profile, expect) in [
+        ("coding", ["delimiter", "recall"].as_slice()),
+        ("unmarked", &["recall"]),
+    ] {
+        let mut agent = Agent::new(&proxy, false)
+            .told("go")
+            .with("x-plimsoll-profile", profile);
+        turn(&mut agent).await;
+        let sent = provider.chats().last().unwrap().value();
+        let tools = sent["tools"].as_array().unwrap().iter();
+        let ours = tools.filter_map(|tool| tool["function"]["name"].as_str());
+        let ours: Vec<&str> = ours
+            .filter(|name| ["delimiter", "recall"].contains(name))
+            .collect();
+        assert_eq!(ours, expect, "{profile}");
+    }
 }
 
 #[test]

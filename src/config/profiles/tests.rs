@@ -211,12 +211,19 @@ fn a_problem_of_the_base_is_told_once() {
 
 #[test]
 fn the_shipped_profiles_are_read_and_differ_from_the_base_as_they_say() {
-    assert_eq!(shipped().len(), 4);
+    assert_eq!(shipped().len(), 5);
     let config = good("");
     let names: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
     assert_eq!(
         names,
-        ["coding", "debugging", "paper", "research", "review"]
+        [
+            "coding",
+            "debugging",
+            "paper",
+            "research",
+            "review",
+            "unmarked"
+        ]
     );
     let differs = |name: &str| {
         let own = profile(&config, name);
@@ -241,6 +248,9 @@ fn the_shipped_profiles_are_read_and_differ_from_the_base_as_they_say() {
     assert!(research.budget.ladder.has(Policy::Admit));
     let before = &config.tools.bulk;
     assert!(before.iter().all(|glob| research.tools.bulk.contains(glob)));
+    let unmarked = differs("unmarked");
+    assert!(!unmarked.delimiter.enabled && unmarked.recall.enabled);
+    assert_eq!(unmarked.budget, config.budget);
     let paper = &differs("paper").budget;
     assert_eq!((paper.order, paper.guide_at), (Order::Paper, 0.0));
     assert_eq!(paper.ladder, Ladder::from(Policy::Cwl));
