@@ -192,8 +192,8 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 
 /// What a report says at the prompt.
 fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
-    let options = lab.options();
-    let mut text = if args.judges() {
+    let (options, judges) = (lab.options(), args.judges());
+    let mut text = if judges {
         let judged = args.ceiling.first().copied().unwrap_or_else(served);
         let mut ceilings = options.ceilings.iter();
         let at = ceilings.position(|ceiling| *ceiling == judged);
@@ -202,8 +202,8 @@ fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
         table::table(report)
     };
     text.push('\n');
-    text.push_str(&table::circumstances(report, options, !args.judges()));
-    match (args.explain_figures, args.judges()) {
+    text.push_str(&table::circumstances(report, options, !judges));
+    match (args.explain_figures, judges) {
         (true, true) => text.push_str(verdict::FIGURES),
         (true, false) => text.push_str(&table::figures(options)),
         (false, true) => text.push_str(

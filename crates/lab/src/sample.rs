@@ -74,6 +74,17 @@ impl Drawn {
         before.iter().map(|one| one.tokens).sum()
     }
 
+    /// The same session with every answer drawn.
+    #[must_use]
+    pub fn everywhere(&self) -> Self {
+        Self {
+            trace: self.trace.clone(),
+            future: Vec::new(),
+            sizes: self.sizes.clone(),
+            turns: (0..self.sizes.len()).map(|at| (at, 0)).collect(),
+        }
+    }
+
     /// Keeps of its turns only the one that was drawn first, and returns it.
     pub fn keep_first(&mut self) -> usize {
         self.turns.sort_unstable_by_key(|(_, block)| *block);

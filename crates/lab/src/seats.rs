@@ -108,13 +108,7 @@ fn knows_no_floor(ladder: &Ladder) -> bool {
 /// # Errors
 /// [`ReplayError`] where the session can't be played.
 pub fn fair(lab: &Lab, session: &Drawn, seats: &[Seat]) -> Result<HashSet<usize>, ReplayError> {
-    let answers = 0..session.sizes.len();
-    let whole = Drawn {
-        trace: session.trace.clone(),
-        future: Vec::new(),
-        sizes: session.sizes.clone(),
-        turns: answers.map(|at| (at, 0)).collect(),
-    };
+    let whole = session.everywhere();
     let evicting = seats.iter().filter(|seat| seat.range().is_some());
     let evicting: Vec<Seat> = evicting.cloned().collect();
     let mut met: HashMap<usize, usize> = HashMap::new();
@@ -387,13 +381,16 @@ fn sent(lab: &Lab, player: &Player<'_>, history: &[&[u8]]) -> Vec<Vec<u8>> {
     let gone = history.iter().copied().filter(|one| !shown.contains(one));
     let same = |(own, other): &(&Vec<u8>, &&[u8])| own.as_slice() == **other;
     let kept = messages.iter().zip(history).take_while(same).count();
-    let size = |text: &str| {
-        let message = json!({"role": "user", "content": text}).to_string();
-        tokens(lab, &[message.into_bytes()])
-    };
-    let summary = standin::summary(gone, most, &size);
+    let summary = standin::summary(gone, most, &|text| text_tokens(lab, text));
     messages.insert(kept, summary);
     messages
+}
+
+/// Tokens of a text as a message.
+#[must_use]
+pub fn text_tokens(lab: &Lab, text: &str) -> u64 {
+    let message = json!({"role": "user", "content": text}).to_string();
+    tokens(lab, &[message.into_bytes()])
 }
 
 /// Tokens of some messages.

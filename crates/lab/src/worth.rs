@@ -14,7 +14,7 @@ use plimsoll_core::session::tombstone;
 use plimsoll_scripted::plan::TOOL;
 use serde_json::{Value, json};
 
-use self::explored::{Explored, Read, Step, is_gone, read, runs, stub_id};
+use self::explored::{Explored, Read, Step, read, runs, stub_id, texts};
 use self::fill::fill;
 use self::finding::{Exploration, finding};
 use super::anchors::Needs;
@@ -98,12 +98,7 @@ fn setting(seat: &Seat, lab: &Lab) -> Value {
 fn moments(lab: &Lab, session: &Drawn, seat: &Seat) -> Result<HashSet<usize>, ReplayError> {
     let needs = Needs::of(&session.trace);
     let explored = Explored::of(session);
-    let all = Drawn {
-        trace: session.trace.clone(),
-        future: Vec::new(),
-        sizes: session.sizes.clone(),
-        turns: (0..session.sizes.len()).map(|at| (at, 0)).collect(),
-    };
+    let all = session.everywhere();
     let mut found = HashSet::new();
     seats::play(lab, &all, std::slice::from_ref(seat), &mut |shown| {
         if Moment::find(&needs, &explored, shown.at, &shown.messages).is_some() {
@@ -175,16 +170,11 @@ impl<'a> Moment<'a> {
             .iter()
             .map(|one| read(one).unwrap_or_default())
             .collect();
-        let shown: BTreeMap<&str, &str> = messages
-            .iter()
-            .filter_map(|one| Some((one.answers.as_deref()?, one.text.as_deref()?)))
-            .collect();
+        let shown = texts(&messages);
         let mut best: Option<(usize, &str, Vec<&Step>)> = None;
         for (name, steps) in &explored.all {
             let before = steps.iter().filter(|step| step.at.end <= at);
-            for run in runs(before, |step| {
-                is_gone(explored.raw(step.at.clone()), &shown)
-            }) {
+            for run in runs(before, |step| explored.is_gone(step, &shown)) {
                 let messages = run.iter().flat_map(|step| explored.raw(step.at.clone()));
                 let own = needs.contents(messages.map(|one| &one.raw));
                 let missed = own.strings.intersection(&strings).count()
@@ -224,9 +214,10 @@ impl<'a> Moment<'a> {
         let equal = forms.iter().filter(|(form, _)| *form != Form::Whole);
         let target = equal.map(|(_, view)| seats::tokens(lab, view)).max();
         let target = target.unwrap_or_default();
+        let originals = explored.originals(self.at);
         let level = |(form, mut view): (Form, Vec<Vec<u8>>)| {
             if form != Form::Whole {
-                fill(lab, &mut view, explored.raw(0..self.at), &self.ids, target);
+                fill(lab, &mut view, &originals, &self.ids, target);
             }
             view
         };
@@ -234,32 +225,29 @@ impl<'a> Moment<'a> {
     }
 
     fn form(&self, form: Form, lab: &Lab, needs: &Needs, explored: &Explored<'_>) -> Vec<Vec<u8>> {
-        let own = || {
-            let own = self.view.iter().zip(&self.own).filter(|(_, own)| **own);
-            own.map(|(message, _)| message.clone())
-        };
-        let exploration = || Exploration {
+        let exploration = Exploration {
             messages: explored.messages,
             run: self.run.clone(),
             at: self.at,
         };
+        let own = self.view.iter().zip(&self.own).filter(|(_, own)| **own);
+        let stubs: Vec<Vec<u8>> = own.map(|(message, _)| message.clone()).collect();
         // What stands for the exploration may be as long as what the policy leaves of it.
-        let size = |text: &str| {
-            let message = json!({"role": "user", "content": text}).to_string();
-            seats::tokens(lab, &[message.into_bytes()])
-        };
-        let stubs: Vec<Vec<u8>> = own().collect();
         let room = seats::tokens(lab, &stubs).saturating_sub(EXCHANGE);
         let written = |foreseen: bool, room: u64| {
-            finding(&exploration(), needs, foreseen, &|text| size(text) <= room)
+            let fits = |text: &str| seats::text_tokens(lab, text) <= room;
+            finding(&exploration, needs, foreseen, &fits)
         };
         let stands: Vec<Vec<u8>> = match form {
             Form::Nothing => Vec::new(),
-            Form::Stubs => own().collect(),
+            Form::Stubs => stubs,
             Form::Scripted => self.tombstone(lab, &self.scripted(explored), explored),
             Form::Finding => self.tombstone(lab, &written(false, room), explored),
             Form::Foreseen => self.tombstone(lab, &written(true, room), explored),
-            Form::StubsAndFinding => own().chain(self.ended(&written(false, 0))).collect(),
+            Form::StubsAndFinding => {
+                let ended = self.ended(&written(false, 0));
+                stubs.into_iter().chain(ended).collect()
+            }
             Form::Whole => {
                 let whole = explored.raw(self.run.clone()).iter();
                 whole.map(|one| one.raw.to_vec()).collect()

@@ -22,6 +22,8 @@ pub(super) struct Step {
 /// The explorations of a session, as they follow from its tools.
 pub(super) struct Explored<'a> {
     pub(super) messages: &'a [TraceMessage],
+    /// The same as far as they are looked at.
+    read: Vec<Read>,
     /// By name, with its steps.
     pub(super) all: Vec<(String, Vec<Step>)>,
     /// What the scripted model says of some calls.
@@ -31,7 +33,11 @@ pub(super) struct Explored<'a> {
 impl<'a> Explored<'a> {
     pub(super) fn of(session: &'a Drawn) -> Self {
         let messages = session.trace.messages.as_slice();
-        let steps = steps(messages);
+        let read = messages
+            .iter()
+            .map(|one| read(&one.raw).unwrap_or_default());
+        let read: Vec<Read> = read.collect();
+        let steps = steps(messages, &read);
         let looked = Plan::inferred(&session.trace.recording).episodes;
         let looked = looked.into_iter().filter(|one| one.kind == Kind::Expl);
         let all = looked.map(|one| {
@@ -45,6 +51,7 @@ impl<'a> Explored<'a> {
         Self {
             messages,
             all: all.collect(),
+            read,
             scripted: scripted.collect(),
         }
     }
@@ -52,17 +59,40 @@ impl<'a> Explored<'a> {
     pub(super) fn raw(&self, at: Range<usize>) -> &'a [TraceMessage] {
         self.messages.get(at).unwrap_or_default()
     }
+
+    /// The texts of the results before a message, by call.
+    pub(super) fn originals(&self, before: usize) -> BTreeMap<&str, &str> {
+        texts(self.read.get(..before).unwrap_or_default())
+    }
+
+    /// Whether a view shows none of a step's results whole.
+    pub(super) fn is_gone(&self, step: &Step, shown: &BTreeMap<&str, &str>) -> bool {
+        let results = self.read.get(step.at.start + 1..step.at.end);
+        let results = results.unwrap_or_default();
+        let is_whole = |one: &Read| match (&one.answers, &one.text) {
+            (Some(id), Some(text)) => shown.get(id.as_str()) == Some(&text.as_str()),
+            // Nobody can tell.
+            _ => true,
+        };
+        !results.is_empty() && !results.iter().any(is_whole)
+    }
+}
+
+/// The texts of results, by call.
+pub(super) fn texts(messages: &[Read]) -> BTreeMap<&str, &str> {
+    let all = messages.iter();
+    let all = all.filter_map(|one| Some((one.answers.as_deref()?, one.text.as_deref()?)));
+    all.collect()
 }
 
 /// The answers of a session that call something, with their results.
-fn steps(messages: &[TraceMessage]) -> Vec<Step> {
+fn steps(messages: &[TraceMessage], read: &[Read]) -> Vec<Step> {
     let mut found: Vec<Step> = Vec::new();
-    for (at, message) in messages.iter().enumerate() {
+    for (at, (message, read)) in messages.iter().zip(read).enumerate() {
         match message.role {
             Role::Assistant => {
-                let ids = read(&message.raw).map(|one| one.calls).unwrap_or_default();
-                if !ids.is_empty() {
-                    let at = at..at + 1;
+                if !read.calls.is_empty() {
+                    let (at, ids) = (at..at + 1, read.calls.clone());
                     found.push(Step { at, ids });
                 }
             }
@@ -105,19 +135,6 @@ pub(super) fn read(raw: &[u8]) -> Option<Read> {
         answers: text("tool_call_id"),
         text: text("content"),
     })
-}
-
-/// Whether a view shows none of a step's results whole.
-pub(super) fn is_gone(step: &[TraceMessage], shown: &BTreeMap<&str, &str>) -> bool {
-    let mut results = step.iter().filter(|one| one.role == Role::Tool).peekable();
-    results.peek().is_some()
-        && results.all(|one| {
-            let read = read(&one.raw).unwrap_or_default();
-            let (Some(id), Some(text)) = (read.answers, read.text) else {
-                return false;
-            };
-            shown.get(id.as_str()).is_none_or(|shown| **shown != *text)
-        })
 }
 
 /// Neighbours of which all are gone.

@@ -6,23 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::explored::read;
-use crate::trace::TraceMessage;
 use crate::{Lab, seats};
 
-/// Fills a view up to a size. `before` are the messages that it was made of, and `but` the calls whose results stay as they
-/// are.
+/// Fills a view up to a size. `originals` are the texts of results by call, and `but` the calls whose results stay as they are.
 pub(super) fn fill(
     lab: &Lab,
     view: &mut [Vec<u8>],
-    before: &[TraceMessage],
+    originals: &BTreeMap<&str, &str>,
     but: &BTreeSet<String>,
     target: u64,
 ) {
-    let originals = before.iter().filter_map(|one| {
-        let one = read(&one.raw)?;
-        Some((one.answers?, one.text?))
-    });
-    let originals: BTreeMap<String, String> = originals.collect();
     let mut size = seats::tokens(lab, view);
     for message in view.iter_mut().rev() {
         let Some(room) = target.checked_sub(size).filter(|room| *room > 0) else {
@@ -32,7 +25,7 @@ pub(super) fn fill(
         let (Some(id), Some(stub)) = (shown.answers, shown.text) else {
             continue;
         };
-        let original = originals.get(&id).filter(|_| !but.contains(&id));
+        let original = originals.get(id.as_str()).filter(|_| !but.contains(&id));
         if let (Some(original), true) = (original, is_stub(&stub)) {
             let filled = fitted(lab, message, &stub, original, room);
             size = size.saturating_sub(seats::tokens(lab, std::slice::from_ref(message)));
