@@ -89,7 +89,7 @@ windows *flags:
 likelihood traces out="target/likelihood" *flags:
     cargo build --release --bin plimsoll
     mkdir -p {{out}}
-    target/release/plimsoll replay {{traces}} --ceiling 5000 --annotate none \
+    target/release/plimsoll replay {{traces}} --budget 5000 --annotate none \
         --policies none,cwl,cwl-paper,recency,oldest-turn,compaction --longest 14000 \
         --views {{out}}/sent.jsonl
     python3 tests/likelihood/score.py {{out}}/sent.jsonl --scores {{out}}/scores.jsonl {{flags}}
@@ -100,7 +100,7 @@ beside traces *flags:
     cargo build --release --bin plimsoll
     python3 tests/beside/beside.py {{traces}} --plimsoll target/release/plimsoll --out target/beside {{flags}}
 
-# What passes cost where models think, under each provider's rule: one table, and the requests above τ.
+# What passes cost where models think, under each provider's rule: one table, and the requests over budget.
 thinkers traces *flags:
     cargo build --release --bin plimsoll
     python3 tests/thinkers/table.py {{traces}} {{flags}}

@@ -142,7 +142,7 @@ function Made({ d, ask, off }) {
     return () => { clearTimeout(timer); stop.abort(); };
   }, [key, off, d.name]);
   const built = empty ? null : made.built;
-  const tau = d.session.row.tau;
+  const budget = d.session.row.budget;
   const save = () => {
     if (!built) return;
     const link = document.createElement("a");
@@ -152,9 +152,9 @@ function Made({ d, ask, off }) {
     URL.revokeObjectURL(link.href);
     setSaved(built);
   };
-  return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(tau) && built && built.tokens <= tau ? ` of ${full(tau)}` : " tokens"}</span></span></div><div class="pb">
-    ${built ? html`${known(tau) && built.tokens > tau ? null : html`<${Gauge} v=${built.tokens} tau=${tau} w=${300} h=${10}/>`}<div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
-      ${known(tau) && built.tokens > tau ? html`<p class="cap">Whole it is longer than τ, which is ${full(tau)}. Through Plimsoll the model is sent no more than that, from the first request on; with findings instead of exchanges it is shorter.</p>` : null}` : null}
+  return html`<section class="panel sheetless" aria-label="New session"><div class="ph"><h2>New session</h2><span class="grow"></span><span role="status"><b>${built ? full(built.tokens) : "–"}</b><span class="dim">${known(budget) && built && built.tokens <= budget ? ` of ${full(budget)}` : " tokens"}</span></span></div><div class="pb">
+    ${built ? html`${known(budget) && built.tokens > budget ? null : html`<${Gauge} v=${built.tokens} budget=${budget} w=${300} h=${10}/>`}<div class="sub cap">${count(built.messages, "message")} · every call has its result · this session stays as it is</div>
+      ${known(budget) && built.tokens > budget ? html`<p class="cap">Whole it is longer than the budget of ${full(budget)}. Through Plimsoll the model is sent no more than that, from the first request on; with findings instead of exchanges it is shorter.</p>` : null}` : null}
     ${made.error ? html`<${Failed} error=${made.error}/>` : null}
     ${built?.missing.length ? html`<div class="ins"><${Icon} n="warn" s=${15}/><div>Not taken: ${built.missing.join("; ")}</div></div>` : null}
     ${FORMATS.map(([whom, forms]) => html`<div class="sub cap">get it ${whom}</div><div class="chips" role="group" aria-label=${`Get it ${whom}`}>${forms.map(([id, name]) => html`<button key=${id} class="chip" aria-pressed=${format === id} onClick=${() => setFormat(id)}>${name}</button>`)}</div>`)}

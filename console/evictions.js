@@ -27,14 +27,14 @@ const WHY = {
   protected: "it may never go",
 };
 
-/** Before, after and floor of a pass on one scale. @param {{ p: PassRow, most: number, tau: number | null }} props */
-function Bullet({ p, most, tau }) {
+/** Before, after and floor of a pass on one scale. @param {{ p: PassRow, most: number, budget: number | null }} props */
+function Bullet({ p, most, budget }) {
   const x = (/** @type {number} */ v) => (100 * v) / most;
   return html`<svg width="100%" height="16" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
     <rect x="0" y="4" width=${x(p.before)} height="8" fill="var(--histfill)" stroke="var(--line2)" vector-effect="non-scaling-stroke"/>
     <rect x="0" y="4" width=${x(p.after)} height="8" fill="var(--sent)"/>
     <path d=${`M${x(p.floor)} 0V16`} stroke="var(--floor)" stroke-width="1.5" stroke-dasharray="3 2" vector-effect="non-scaling-stroke"/>
-    ${known(tau) ? html`<path d=${`M${x(tau)} 0V16`} stroke="var(--tau)" stroke-width="1.5" vector-effect="non-scaling-stroke"/>` : null}</svg>`;
+    ${known(budget) ? html`<path d=${`M${x(budget)} 0V16`} stroke="var(--budget)" stroke-width="1.5" vector-effect="non-scaling-stroke"/>` : null}</svg>`;
 }
 
 /** @param {{ d: Data, off: boolean }} props */
@@ -49,9 +49,9 @@ export function Evictions({ d, off }) {
   const [turn, setTurn] = useState(() => Number(route().query["pass"] ?? passes.at(-1)?.turn ?? 0));
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const pass = passes.find((p) => p.turn === turn) ?? passes.at(-1);
-  const taus = d.turns.tau.filter(known);
-  const tau = taus.at(-1) ?? null;
-  const most = Math.max(1, ...passes.map((p) => p.before), tau ?? 0) * 1.02;
+  const budgets = d.turns.budget.filter(known);
+  const budget = budgets.at(-1) ?? null;
+  const most = Math.max(1, ...passes.map((p) => p.before), budget ?? 0) * 1.02;
   const freed = passes.reduce((a, p) => a + p.freed, 0);
   const told_ = find ? `${passes.length} of ${d.session.passes.length}` : `${passes.length}${freed ? ` · ${isWatched(d.session.row) ? "would free" : "freed"} ${short(freed)}` : ""}`;
   const choose = (/** @type {number} */ t) => { setTurn(t); note({ pass: t, item: null }); };
@@ -64,10 +64,10 @@ export function Evictions({ d, off }) {
     choose(next.turn);
     requestAnimationFrame(() => /** @type {HTMLElement | null} */ (list.current?.querySelector("[aria-pressed=true]"))?.focus());
   };
-  if (!d.session.passes.length) return html`<section class="panel"><div class="empty"><h2>Nothing ${isWatched(d.session.row) ? "would have been" : "was"} evicted</h2>No pass ${isWatched(d.session.row) ? "was due" : "has run"}: the view is still under τ${known(tau) ? ` of ${full(tau)}` : ""}.</div></section>`;
+  if (!d.session.passes.length) return html`<section class="panel"><div class="empty"><h2>Nothing ${isWatched(d.session.row) ? "would have been" : "was"} evicted</h2>No pass ${isWatched(d.session.row) ? "was due" : "has run"}: the view is still under the budget${known(budget) ? ` of ${full(budget)}` : ""}.</div></section>`;
   return html`<div class="two ev"><section class="panel" aria-label="Passes"><div class="ph"><h2><${Term} t="pass">${isWatched(d.session.row) ? "Would-be passes" : "Passes"}<//></h2><span class="dim">${told_}</span><span class="grow"></span><${FindItem} find=${find} set=${(/** @type {string} */ text) => { setFind(text); note({ find: text || null }); }}/></div>
     ${passes.length ? null : html`<div class="pb dim">No pass moved an item that has this text. <a class="u" href=${to(d.name, "view", { find })}>Look for it in the view</a></div>`}
-    <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} tau=${tau}/>
+    <div class="plist" ref=${list} onKeyDown=${keys}>${passes.map((p) => html`<button key=${`${p.turn}.${p.hop}`} class="prow" aria-pressed=${p === pass} onClick=${() => choose(p.turn)}><span class="nw">turn ${p.turn}</span><span class="sr">${short(p.before)} to ${short(p.after)} tokens, ${count(p.items, "item")} moved, freed</span><${Bullet} p=${p} most=${most} budget=${budget}/>
       <span class=${`num${p.needed ? " warn" : ""}`}>−${short(p.freed)}</span></button>`)}</div></section>
     <div>${find ? html`<${FoundItems} d=${d} find=${find}/>` : null}${pass ? html`<${OnePass} key=${pass.turn} d=${d} p=${pass} find=${find} off=${off}/>` : null}</div></div>`;
 }
@@ -127,7 +127,7 @@ function OnePass({ d, p, find, off }) {
   const far = p.after > p.floor * 1.3;
   const i = at(d.turns, p.turn);
   const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.items.list, p.turn, d.turns.out[i] ?? null) : null), [d.items, p.turn]);
-  return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>${isWatched(d.session.row) ? "Would-be pass" : "Pass"} of turn ${p.turn}</h2><span class="dim">${{ ceiling: "the next request would have passed τ", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger}</span><span class="grow"></span>
+  return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>${isWatched(d.session.row) ? "Would-be pass" : "Pass"} of turn ${p.turn}</h2><span class="dim">${{ budget: "the next request would have passed the budget", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger}</span><span class="grow"></span>
     <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a><a class="btn sm" href=${to(d.name, "build", { before: p.turn })}>Fork from before turn ${p.turn}</a></div>
     <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short(p.after - p.floor)} above the floor</span>` : html`<${Term} t="floor">floor<//> ${short(p.floor)}`}/>
       <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
@@ -136,7 +136,7 @@ function OnePass({ d, p, find, off }) {
   <section class="panel" aria-label="What moved"><div class="ph"><h2>What ${isWatched(d.session.row) ? "would have moved" : "moved"}</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${found.length}`], ...kinds.map((k) => [k, `${k} ${of(k).length}`]), ...(needed.length ? [["needed", `needed ${of("needed").length}`]] : [])]}/>` : null}</div>
     ${read.error ? html`<div class="pb"><${Failed} error=${read.error} again=${read.again}/></div>` : !read.value ? html`<${Waiting} what="the pass"/>` : moves.length ? html`<${Moves} d=${d} list=${list} open=${open} told=${told} off=${off} turn=${p.turn} setOpen=${(/** @type {string | null} */ id) => { setOpen(id); note({ item: id }); }}/>` : html`<div class="pb dim">Which items it moved was not recorded.</div>`}</section>
   <section class="panel" aria-label="What stayed, and why"><div class="ph"><h2>What stayed, and why</h2><span class="dim">${full(p.after)} tokens after the pass</span></div>
-    ${parts ? html`<${Now} parts=${parts} tau=${d.turns.tau[i] ?? null} floor=${p.floor} open=${openAt(d.session, p.turn)?.name ?? null}/>` : null}
+    ${parts ? html`<${Now} parts=${parts} budget=${d.turns.budget[i] ?? null} floor=${p.floor} open=${openAt(d.session, p.turn)?.name ?? null}/>` : null}
     ${read.value?.held.length ? html`<table><caption class="sr">What stayed, and why</caption><tbody>${read.value.held.map((h) => html`<tr key=${h.name}><td>${h.episode === null ? html`<span class="tag">${h.name}</span>` : html`<${EpTag} e=${d.session.episodes[h.episode]}/>`}</td><td class="num">${full(h.tokens)}</td><td class="mid">${WHY[h.why]}</td></tr>`)}</tbody></table>` : html`<div class="pb dim">No episode stayed.</div>`}</section></div>`;
 }
 

@@ -11,18 +11,18 @@ import { Plane, frontOf } from "./plane.js";
 /** @typedef {import("./lab_series.js").Packed} Packed */
 /** @typedef {(number | null)[]} Figures one policy's, in the order of the page's names */
 /**
- * @typedef {{ name: string, model: string, tokens: number, requests: number, rows: Figures[], by_ceiling: Figures[][], client: Packed,
+ * @typedef {{ name: string, model: string, tokens: number, requests: number, rows: Figures[], by_budget: Figures[][], client: Packed,
  *   series: (Packed | null)[][], passes: [number, number][][][] }} Session
  */
 /**
- * @typedef {{ figures: string[], policies: string[], settings: { ceilings: number[], floor: string | number, annotate: string, prices: string },
- *   models: import("./lab_parts.js").Model[], left_out: number, total: Figures[], by_ceiling: Figures[][], sessions: Session[] }} Data
+ * @typedef {{ figures: string[], policies: string[], settings: { budgets: number[], floor: string | number, annotate: string, prices: string },
+ *   models: import("./lab_parts.js").Model[], left_out: number, total: Figures[], by_budget: Figures[][], sessions: Session[] }} Data
  */
 
 const data = /** @type {Data} */ (read());
-const taus = data.settings.ceilings;
+const budgets = data.settings.budgets;
 const NONE = data.policies.indexOf("none");
-/** A policy that leaves more than this share of its requests above τ is drawn hollow. */
+/** A policy that leaves more than this share of its requests over budget is drawn hollow. */
 const OVER = 0.1;
 
 /** A figure of a policy. @param {Figures | undefined} row @param {string} key */
@@ -44,13 +44,13 @@ function Top() {
     <${Fig} l=${`With ${name}`} v=${cost(row)} s=${beside(row)}/>
     ${known(saved) ? html`<${Fig} l="Saved" v=${known(da) && known(db) ? signed(da - db) : pct(saved, 0)} c=${saved < 0 ? "bad" : "good"} s=${known(da) ? `${pct(saved, 0)} of sent whole` : "of sent whole"}/>` : null}
     <${Fig} l="Needed, and in view" v=${pct(of(row, "retention_visible"))} s="of the strings that calls needed (K)"/>
-    <${Fig} l="Passes" v=${full(of(row, "passes"))} s=${`${full(of(row, "over_ceiling"))} of ${full(of(row, "requests"))} requests over τ`}/></div>`;
+    <${Fig} l="Passes" v=${full(of(row, "passes"))} s=${`${full(of(row, "over_budget"))} of ${full(of(row, "requests"))} requests over budget`}/></div>`;
 }
 
 /** The rows that a scope has: at one line or summed, over all sessions or of one. @param {Session | null} session @param {number | null} line */
 const rowsOf = (session, line) => {
-  const from = session ?? { rows: data.total, by_ceiling: data.by_ceiling };
-  return line === null ? from.rows : (from.by_ceiling[line] ?? from.rows);
+  const from = session ?? { rows: data.total, by_budget: data.by_budget };
+  return line === null ? from.rows : (from.by_budget[line] ?? from.rows);
 };
 
 /** @param {{ session: Session }} props */
@@ -71,7 +71,7 @@ function Front({ session }) {
   const told = (/** @type {{ key: string }} */ p) => FIGURES.slice(0, 12).map((f) => [f.head, f.write(of(find(p)?.row, f.key))]);
   return html`<section class="panel" aria-labelledby="front"><div class="ph"><h2 id="front">Cost against what was kept</h2><span class="grow"></span>
       <${Seg} label="Kept" v=${key} on=${setKey} o=${MEASURES.map((m) => [m.key, m.head])}/>${data.sessions.length > 1 ? html`<${Seg} label="Of" v=${scope} on=${setScope} o=${[["all", "All sessions"], ["one", "The one below"]]}/>` : null}</div>
-    <div class="pb"><p class="sub">Up and to the left is better. The dashed line is the Pareto front: of the policies on it none keeps more for less.${points.some((p) => p.hollow) ? " Hollow: more than one request in ten stayed above τ." : ""}${taus.length > 1 ? " Each policy is a line through its points at every τ." : ""}</p>
+    <div class="pb"><p class="sub">Up and to the left is better. The dashed line is the Pareto front: of the policies on it none keeps more for less.${points.some((p) => p.hollow) ? " Hollow: more than one request in ten stayed over budget." : ""}${budgets.length > 1 ? " Each policy is a line through its points at every budget." : ""}</p>
       <div ref=${ref}>${w ? html`<${Plane} label="Cost against what was kept, policy by policy" points=${ranked} front=${front} w=${w} narrow=${narrow}
         x=${costAxis(dollars)} y=${keptAxis(measure)}
         words=${(/** @type {any} */ p) => `${p.text}${best.has(p.key) ? ", on the front" : ""}: ${told(p).map(([a, b]) => `${a} ${b}`).join(", ")}`}
@@ -81,19 +81,19 @@ function Front({ session }) {
 
 /** @param {Session | null} session @param {string} key */
 function pointsOf(session, key) {
-  const lines = taus.length > 1 ? taus.map((tau, i) => ({ tau, rows: rowsOf(session, i) })) : [{ tau: taus[0] ?? 0, rows: rowsOf(session, null) }];
+  const lines = budgets.length > 1 ? budgets.map((budget, i) => ({ budget, rows: rowsOf(session, i) })) : [{ budget: budgets[0] ?? 0, rows: rowsOf(session, null) }];
   const dollars = lines.every(({ rows }) => rows.every((row) => known(of(row, "usd"))));
-  return lines.flatMap(({ tau, rows }, i) =>
+  return lines.flatMap(({ budget, rows }, i) =>
     rows.flatMap((row, at) => {
       const name = data.policies[at] ?? "";
       // What sends everything does so at every line.
       if (at === NONE && i > 0) return [];
-      const several = taus.length > 1 && at !== NONE;
+      const several = budgets.length > 1 && at !== NONE;
       const whole = NONE < 0 ? null : of(rows[NONE], "cost");
       const cost = of(row, "cost");
       return [{
-        key: `${name}/${tau}`, text: several ? `${name} ${short(tau)}` : name, row, x: costPlace(of(row, "usd"), cost, dollars), y: of(row, key) ?? 0, ink: inkOf(name),
-        hollow: (of(row, "over_ceiling") ?? 0) > OVER * (of(row, "requests") ?? 0) && at !== NONE, strong: name === OURS, ratio: known(whole) && known(cost) && whole > 0 ? cost / whole : null,
+        key: `${name}/${budget}`, text: several ? `${name} ${short(budget)}` : name, row, x: costPlace(of(row, "usd"), cost, dollars), y: of(row, key) ?? 0, ink: inkOf(name),
+        hollow: (of(row, "over_budget") ?? 0) > OVER * (of(row, "requests") ?? 0) && at !== NONE, strong: name === OURS, ratio: known(whole) && known(cost) && whole > 0 ? cost / whole : null,
         ...(several ? { line: name } : {}),
       }];
     }),
@@ -115,10 +115,10 @@ function Series({ at, choose }) {
   const turn = (/** @type {string} */ name, /** @type {boolean} */ on) => setShown((had) => new Set(EVICTING.filter((own) => (own === name ? on : had.has(own)))));
   return html`<section class="panel" aria-labelledby="series"><div class="ph"><h2 id="series">Tokens by request</h2><span class="grow"></span>
       ${data.sessions.length > 1 ? html`<${Choose} label="session" v=${String(at)} on=${(/** @type {string} */ v) => choose(Number(v))} o=${data.sessions.map((s, i) => [String(i), `${s.name} (${short(s.tokens)} tokens, ${s.requests} requests)`])}/>` : html`<span class="dim ell">${session.name}</span>`}
-      ${taus.length > 1 ? html`<${Choose} label="τ" v=${String(line)} on=${(/** @type {string} */ v) => setLine(Number(v))} o=${taus.map((tau, i) => [String(i), full(tau)])}/>` : null}</div>
+      ${budgets.length > 1 ? html`<${Choose} label="budget" v=${String(line)} on=${(/** @type {string} */ v) => setLine(Number(v))} o=${budgets.map((budget, i) => [String(i), full(budget)])}/>` : null}</div>
     <div class="pb"><p class="sub">What each policy sent of the whole history. A drop is a pass, marked in its lane below: it takes items out of the view, and the provider’s cache of what stood behind them is lost.</p>
       <div class="chips" role="group" aria-label="Policies shown">${EVICTING.map((name) => html`<${Chip} key=${name} on=${shown.has(name)} set=${(/** @type {boolean} */ on) => turn(name, on)}><svg class="i" width="22" height="8" aria-hidden="true"><path d="M1 4H21" stroke=${inkOf(name)} stroke-width="2.2" stroke-dasharray=${dashOf(name)}/></svg>${name}<//>`)}</div>
-      <div ref=${ref}>${w ? html`<${Requests} name=${session.name} client=${session.client} series=${series} requests=${session.requests} tau=${taus[line] ?? 0} w=${w} narrow=${narrow} at=${hover} set=${setHover}/>` : null}</div></div>
+      <div ref=${ref}>${w ? html`<${Requests} name=${session.name} client=${session.client} series=${series} requests=${session.requests} budget=${budgets[line] ?? 0} w=${w} narrow=${narrow} at=${hover} set=${setHover}/>` : null}</div></div>
     <${Facts} name="Tokens of each request" head=${["Request", "Whole", ...series.map((one) => one.name)]} rows=${() => turnsOf(session.client).slice(-500).map((n) => [n, full(sizeAt(session.client, n)), ...series.map((one) => `${full(sizeAt(one.sent, n))}${one.passes.some(([p]) => p === n) ? " ▾" : ""}`)])}/></section>`;
 }
 
@@ -138,7 +138,7 @@ function All() {
     key: name, c: name === OURS ? "ours" : "",
     cells: [{ v: name, text: html`<span class="dotname"><i style=${{ background: inkOf(name) }}></i>${name}</span>` }, ...columns.map((cells) => cells[i] ?? { v: null, text: "–" })],
   }));
-  return html`<section class="panel" aria-labelledby="all"><div class="ph"><h2 id="all">All figures</h2><span class="dim">over ${count(data.sessions.length, "session")}${taus.length > 1 ? ", summed over every τ" : ""}; in bold the best of those that evict</span></div>
+  return html`<section class="panel" aria-labelledby="all"><div class="ph"><h2 id="all">All figures</h2><span class="dim">over ${count(data.sessions.length, "session")}${budgets.length > 1 ? ", summed over every budget" : ""}; in bold the best of those that evict</span></div>
     <${Table} name="The table of all figures" head=${[{ text: "policy", better: 0 }, ...heads]} rows=${rows}/></section>`;
 }
 
@@ -165,7 +165,7 @@ function Page() {
   const longest = data.sessions.reduce((best, s, i) => (s.requests > (data.sessions[best]?.requests ?? 0) ? i : best), 0);
   const [at, choose] = useState(longest);
   const set = data.settings;
-  const about = `${count(data.sessions.length, "session")}${data.left_out ? ` (${full(data.left_out)} shorter ones left out)` : ""} · τ = ${taus.map(full).join(" + ")} · floor ${set.floor} · episodes ${set.annotate} · prices “${set.prices}”`;
+  const about = `${count(data.sessions.length, "session")}${data.left_out ? ` (${full(data.left_out)} shorter ones left out)` : ""} · budget ${budgets.map(full).join(" + ")} · floor ${set.floor} · episodes ${set.annotate} · prices “${set.prices}”`;
   return html`<${Frame} title="Policies on recorded sessions" about=${about}><${Top}/><${Front} session=${data.sessions[at]}/><${Series} at=${at} choose=${choose}/><${All}/><${Sessions} at=${at} choose=${choose}/><${Meaning} models=${data.models} prices=${set.prices}/><//>`;
 }
 

@@ -32,23 +32,23 @@ export function sizeAt(packed, request) {
 }
 
 /**
- * @param {{ name: string, client: Packed, series: Series[], requests: number, tau: number, w: number, narrow: boolean,
+ * @param {{ name: string, client: Packed, series: Series[], requests: number, budget: number, w: number, narrow: boolean,
  *   at: { request: number, x: number, y: number } | null, set: (at: { request: number, x: number, y: number } | null) => void }} props
  */
-export function Requests({ name, client, series, requests, tau, w, narrow, at, set }) {
+export function Requests({ name, client, series, requests, budget, w, narrow, at, set }) {
   const H = chartHeight(narrow) + (narrow ? 0 : 60);
   // Names of lanes at the left, and of lines at the right where there is room.
   const left = narrow ? 96 : 124;
   const right = narrow ? w - 8 : w - 118;
   const last = Math.max(1, requests);
   const x = turnScale(1, last, left, right);
-  const top = Math.max(tau * 1.05, ...client[1], ...series.flatMap((one) => one.sent[1]), 1);
+  const top = Math.max(budget * 1.05, ...client[1], ...series.flatMap((one) => one.sent[1]), 1);
   const y = (/** @type {number} */ v) => TOP + (H - TOP) * (1 - v / top);
   const history = columns(turnsOf(client), client[1], x);
   const values = ticks(top, narrow ? 4 : 6);
   const height = H + AXIS + series.length * LANE + 4;
   const ends = [
-    { text: `τ ${short(tau)}`, v: tau, ink: "var(--tau)" },
+    { text: `budget ${short(budget)}`, v: budget, ink: "var(--budget)" },
     ...series.map((one) => ({ text: one.name, v: one.sent[1].at(-1) ?? 0, ink: inkOf(one.name) })),
     { text: "whole", v: client[1].at(-1) ?? 0, ink: "var(--ink3)" },
   ];
@@ -75,7 +75,7 @@ export function Requests({ name, client, series, requests, tau, w, narrow, at, s
     aria-valuetext=${`request ${now}: ${told.map((t) => `${t.name} ${full(t.v)}${t.pass ? ", a pass" : ""}`).join("; ")}`} onKeyDown=${keys} onPointerMove=${move} onPointerDown=${move} onPointerLeave=${(/** @type {PointerEvent} */ e) => e.pointerType !== "touch" && set(null)} onBlur=${() => set(null)}><svg width=${w} height=${height} aria-hidden="true">
     ${values.map((v) => html`<g><path class=${v ? "ax" : "ax0"} d=${`M${left} ${Math.round(y(v)) + 0.5}H${right}`}/><text class="tick" x=${left - 8} y=${y(v) + 4} text-anchor="end">${tick(v)}</text></g>`)}
     <path d=${under(history, y, H)} fill="var(--histfill)"/><path d=${line(history, y)} fill="none" stroke="var(--hist)" stroke-width="1.3" stroke-linejoin="round"/>
-    <path d=${`M${left} ${y(tau)}H${right}`} stroke="var(--tau)" stroke-width="1.4"/>
+    <path d=${`M${left} ${y(budget)}H${right}`} stroke="var(--budget)" stroke-width="1.4"/>
     ${[...series].sort((a, b) => Number(a.name === OURS) - Number(b.name === OURS)).map((one) => html`<path key=${one.name} d=${line(columns(turnsOf(one.sent), one.sent[1], x), y)} fill="none" stroke=${inkOf(one.name)} stroke-width=${one.name === OURS ? 2.2 : 1.4} stroke-dasharray=${dashOf(one.name)} stroke-linejoin="round"/>`)}
     ${turnTicks(1, last, right - left).map((t, i) => html`<g><path class="ax0" d=${`M${x(t)} ${H}v4`}/><text x=${x(t)} y=${H + 16} text-anchor=${i ? "middle" : "start"}>${i ? "" : "request "}${t}</text></g>`)}
     ${series.map((one, i) => {
@@ -83,7 +83,7 @@ export function Requests({ name, client, series, requests, tau, w, narrow, at, s
       return html`<g key=${one.name}><path class="ax" d=${`M0 ${H + AXIS + i * LANE + 0.5}H${right}`}/><text x="2" y=${middle + 4} style=${{ fill: inkOf(one.name) }}>${one.name}</text>
         ${events(one.passes.map(([n]) => n), x).map((e) => html`<${Shape} kind="pass" x=${e.x} y=${middle}/>`)}</g>`;
     })}
-    ${narrow ? html`<text x=${right - 4} y=${y(tau) - 5} text-anchor="end" class="tau halo">τ ${short(tau)}</text>`
+    ${narrow ? html`<text x=${right - 4} y=${y(budget) - 5} text-anchor="end" class="budget halo">budget ${short(budget)}</text>`
       : ends.map((e, i) => html`<text key=${e.text} class="name" x=${right + 8} y=${(places[i] ?? 0) + 4} style=${{ fill: e.ink }}>${e.text}</text>`)}
     ${at ? html`<path d=${`M${x(at.request)} ${TOP}V${height}`} stroke="var(--ink3)"/>` : null}</svg>
     ${at ? html`<${Tip} x=${at.x} y=${at.y}><b>Request ${at.request}</b>${told.map((t) => html`<div class="r" key=${t.name}><span>${t.name}${t.pass ? " ▾ pass" : ""}</span>${full(t.v)}</div>`)}<//>` : null}</div>`;

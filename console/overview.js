@@ -1,4 +1,4 @@
-// The overview: whether it pays, whether the line is held, what needs a person; and the list of sessions.
+// The overview: whether it pays, whether the budget is held, what needs a person; and the list of sessions.
 // Owns the figures over all sessions and the table. Never reads a session's turns.
 import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api, nameOf } from "./api.js";
@@ -36,8 +36,8 @@ function Figures({ all }) {
       <div class="s">${only ? html`nothing was managed; ${count(observed.turns, "turn")} of ${count(observed.sessions, "session")} only observed, ` : null}${saved ? html`of ${saved.dollars ? signed(saved.money.whole).replace("+", "") : `${short(saved.money.whole)} units`} sent whole` : "no price is known, or nothing is recorded"}${would && !only ? html`<br/>would have saved ${signed(would.money.net)} of ${usd(would.money.whole)} in ${count(observed.sessions, "observed session")}` : null}${all.unpriced ? html`<br/>${count(all.unpriced, "session")} without a price` : null}</div></div>
       ${saved ? html`<div class="bars"><${Waterfall} m=${saved.money} money=${saved.dollars}/></div>` : null}</div>
     <${Fig} l="Cached share" v=${pct(share(all.cached, all.prompt))} s=${all.whole_prompt ? `${pct(share(all.whole_cached, all.whole_prompt))} were all sent whole` : "nothing reported yet"}/>
-    <${Fig} l="Over the line" v=${full(all.over)} u=${`of ${full(all.turns)} turns`} c=${all.over ? "bad" : ""}
-      s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : observed.sessions ? "every managed request was under τ" : "every request was under τ"}/>
+    <${Fig} l="Over budget" v=${full(all.over)} u=${`of ${full(all.turns)} turns`} c=${all.over ? "bad" : ""}
+      s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : observed.sessions ? "every managed request was under the budget" : "every request was under the budget"}/>
     <${Fig} l="Failed open" v=${full(sum(fails))} c=${fails.length ? "warn" : ""} s=${fails.length ? names(fails) : `of ${count(all.process.turns, "request")} since the start`}/>
     <${Fig} l="Unmanaged" v=${full(sum(unmanaged))} s=${unmanaged.length ? names(unmanaged) : "every request could be managed"}/>
     <div class="fig all"><div class="lb">${all.upstreams.length > 1 ? "Upstreams" : "Upstream"}</div>
@@ -52,7 +52,7 @@ function Figures({ all }) {
 
 /** What a row says beyond its figures. @param {{ row: Row }} props */
 const Notes = ({ row }) => html`${row.branch ? html` <span class="tag" title="It went on from where the session had gone on before; its sums are those of its own turns">branch</span>` : null}${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
-  ${row.over ? html` <span class="tag bad">over the line ${row.over}</span>` : null}`;
+  ${row.over ? html` <span class="tag bad">over budget ${row.over}</span>` : null}`;
 
 /** @param {{ row: Row }} props */
 function Ended({ row }) {
@@ -79,9 +79,9 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
           onClick=${(/** @type {Event} */ e) => { e.stopPropagation(); fold(); }}><${Icon} n=${folded ? "right" : "down"} s=${12}/></button>` : html`<span class="nofold"></span>`}
       <div class="grow"><div class="ell strong"><a class="rowlink" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${titleOf(row)}</a></div>
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
-    <td><div class="gaugebox"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor}/>
-      <span class=${`nw${known(row.tau) && size > row.tau ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.tau)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
-    <td><${Spark} d=${row.spark} tau=${row.tau}/></td>
+    <td><div class="gaugebox"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor}/>
+      <span class=${`nw${known(row.budget) && size > row.budget ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.budget)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
+    <td><${Spark} d=${row.spark} budget=${row.budget}/></td>
     <td class="num">${full(row.turn)}</td><td class="num">${would(row.passes)}</td><td class="num">${would(row.hops)}</td><td class="num">${would(row.recalls)}</td>
     <td class="num">${pct(share(row.cached, row.prompt))}</td>
     <td class="num">${saved ? html`<span class=${watched ? "dim" : sense(saved.money.net)}>${watched ? "would: " : ""}${saved.dollars ? signed(saved.money.net) : saved.text}</span><div class="sub">${saved.share}</div>` : dash}</td>
@@ -96,14 +96,14 @@ function Card({ p: { row, depth } }) {
   const size = sizeOf(row);
   return html`<li class="card" style=${{ paddingLeft: `${12 + depth * 16}px` }}><a class="rowlink" href=${to(nameOf(row))}>
     <span class="cardtop"><span class="ell strong grow">${titleOf(row)}</span>${saved ? html`<span class=${`nw ${watched ? "dim" : sense(saved.money.net)}`}>${watched ? "would: " : ""}${saved.dollars ? signed(saved.money.net) : saved.text}</span>` : html`<span class="dim">–</span>`}</span>
-    <span class="sub cardsub"><${Gauge} v=${size} tau=${row.tau} floor=${row.floor} w=${84}/>
-      <span class=${known(row.tau) && size > row.tau ? "bad" : ""}>${short(size)} / ${short(row.tau)}</span>
+    <span class="sub cardsub"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor} w=${84}/>
+      <span class=${known(row.budget) && size > row.budget ? "bad" : ""}>${short(size)} / ${short(row.budget)}</span>
       <span>turn ${row.turn}</span><span>${watched ? "would: " : ""}${count(row.passes, "pass", "passes")}</span><span class="end">${age(row.ended / 1000)}</span></span></a></li>`;
 }
 
 /** The heads that sort, and what they ask for. @type {[string, string, string][]} */
 const HEADS = [
-  ["View against τ", "fill", ""], ["Sent, by turn", "", ""], ["Turn", "turn", "num"], ["Passes", "passes", "num"], ["Hops", "", "num"],
+  ["View against the budget", "fill", ""], ["Sent, by turn", "", ""], ["Turn", "turn", "num"], ["Passes", "passes", "num"], ["Hops", "", "num"],
   ["Recalls", "", "num"], ["Cached", "cached", "num"], ["Saved, net", "saved", "num"], ["Last finding", "", ""], ["Last turn", "last", "num"],
 ];
 
@@ -137,7 +137,7 @@ export function Overview({ server }) {
   }, [all.value]);
   return html`<main id="main" tabindex="-1"><h1 class="sr">Overview</h1>
     ${all.error ? html`<${Failed} error=${all.error} again=${all.again}/>` : null}
-    ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over the line", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 5}/>`)}</div>`}
+    ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over budget", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 5}/>`)}</div>`}
     <${Sessions} all=${all.value}/></main>`;
 }
 
@@ -178,10 +178,10 @@ function Sessions({ all }) {
   return html`<section class="panel" aria-label="Sessions"><div class="filters">
     <label class="search"><span class="dim"><${Icon} n="search"/></span><span class="sr">Find a session</span>
       <input id="find" ref=${field} placeholder="Find a title, finding, path, id, model" value=${typed} onInput=${(/** @type {any} */ e) => { type(e.target.value); find(); }} onKeyDown=${arrows}/><span class="kbd wide">/</span></label>
-    <${Chip} on=${asked["zone"] === "over"} set=${(/** @type {boolean} */ on) => choose("zone", on ? "over" : "")} n=${all?.over_sessions}>over the line<//>
+    <${Chip} on=${asked["zone"] === "over"} set=${(/** @type {boolean} */ on) => choose("zone", on ? "over" : "")} n=${all?.over_sessions}>over budget<//>
     <${Chip} on=${asked["loss"] === "1"} set=${(/** @type {boolean} */ on) => choose("loss", on ? "1" : "")}>costs more<//>
     <${Chip} on=${asked["unmanaged"] === "1"} set=${(/** @type {boolean} */ on) => choose("unmanaged", on ? "1" : "")}>only observed<//>
-    <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over the line" : z}</option>`)}</select>
+    <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over budget" : z}</option>`)}</select>
     <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${cut(m)}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>
     <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span></div>

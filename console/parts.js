@@ -26,7 +26,7 @@ const PATHS = {
 export const Icon = ({ n, s = 14 }) => html`<svg class="i" width=${s} height=${s} viewBox="0 0 14 14" fill="none"
   stroke="currentColor" stroke-width="1.3" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${PATHS[n]}/></svg>`;
 
-/** The load line. @param {{ s?: number }} props */
+/** The budget's mark. @param {{ s?: number }} props */
 export const Glyph = ({ s = 18 }) => html`<svg width=${s} height=${s} viewBox="0 0 18 18" aria-hidden="true" fill="none"
   stroke="currentColor" stroke-width="1.7"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg>`;
 
@@ -45,31 +45,31 @@ export const Move = ({ a, b }) => html`<span class="mv"><${Ball} m=${a}/><span c
   <span class="wide" aria-hidden="true">${b}</span></span>`;
 
 /**
- * How full a view is. τ stands at four fifths, so that what is over it can be seen.
- * @param {{ v: number | null, tau: number | null, floor?: number | null, w?: number, h?: number }} props
+ * How full a view is. The budget stands at four fifths, so that what is over it can be seen.
+ * @param {{ v: number | null, budget: number | null, floor?: number | null, w?: number, h?: number }} props
  */
-export function Gauge({ v, tau, floor = null, w = 120, h = 8 }) {
-  if (!known(v) || !known(tau) || tau <= 0) {
+export function Gauge({ v, budget, floor = null, w = 120, h = 8 }) {
+  if (!known(v) || !known(budget) || budget <= 0) {
     return html`<svg width=${w} height=${h + 6} role="img" aria-label="not recorded"><rect x="0" y="3" width=${w} height=${h} rx="2"
       fill="none" stroke="var(--line2)" stroke-dasharray="2 2"/></svg>`;
   }
-  const x = (/** @type {number} */ t) => Math.min(1, (t / tau) * 0.8) * w;
-  return html`<svg width=${w} height=${h + 6} role="img" aria-label=${`${full(v)} of ${full(tau)} tokens`}>
+  const x = (/** @type {number} */ t) => Math.min(1, (t / budget) * 0.8) * w;
+  return html`<svg width=${w} height=${h + 6} role="img" aria-label=${`${full(v)} of ${full(budget)} tokens`}>
     <rect x="0" y="3" width=${w} height=${h} rx="2" fill="var(--line)"/>
-    <rect x="0" y="3" width=${x(Math.min(v, tau))} height=${h} rx="2" fill="var(--sent)"/>
-    ${v > tau ? html`<rect x=${x(tau)} y="3" width=${x(v) - x(tau)} height=${h} fill="var(--bad)"/>` : null}
+    <rect x="0" y="3" width=${x(Math.min(v, budget))} height=${h} rx="2" fill="var(--sent)"/>
+    ${v > budget ? html`<rect x=${x(budget)} y="3" width=${x(v) - x(budget)} height=${h} fill="var(--bad)"/>` : null}
     ${known(floor) ? html`<path d=${`M${x(floor)} 3v${h}`} stroke="var(--panel)" stroke-width="1.2"/>` : null}
-    <path d=${`M${x(tau)} 0v${h + 6}`} stroke="var(--tau)" stroke-width="1.6"/></svg>`;
+    <path d=${`M${x(budget)} 0v${h + 6}`} stroke="var(--budget)" stroke-width="1.6"/></svg>`;
 }
 
-/** What was sent, turn by turn, against τ. @param {{ d: number[], tau: number | null, w?: number, h?: number }} props */
-export function Spark({ d, tau, w = 92, h = 24 }) {
+/** What was sent, turn by turn, against the budget. @param {{ d: number[], budget: number | null, w?: number, h?: number }} props */
+export function Spark({ d, budget, w = 92, h = 24 }) {
   if (d.length < 2) return html`<span class="dim">–</span>`;
-  const most = Math.max(known(tau) ? tau * 1.15 : 0, ...d, 1);
+  const most = Math.max(known(budget) ? budget * 1.15 : 0, ...d, 1);
   const x = (/** @type {number} */ i) => 1 + (i / (d.length - 1)) * (w - 2);
   const y = (/** @type {number} */ v) => h - 1 - (v / most) * (h - 2);
   return html`<svg width=${w} height=${h} aria-hidden="true">
-    ${known(tau) ? html`<path d=${`M0 ${y(tau)}H${w}`} stroke="var(--ink3)" stroke-width=".8" stroke-dasharray="2 2"/>` : null}
+    ${known(budget) ? html`<path d=${`M0 ${y(budget)}H${w}`} stroke="var(--ink3)" stroke-width=".8" stroke-dasharray="2 2"/>` : null}
     <path d=${line(columns(d.map((_, i) => i), d, x), y)} fill="none" stroke="var(--sent)" stroke-width="1.3" stroke-linejoin="round"/></svg>`;
 }
 
@@ -88,8 +88,8 @@ export const FindItem = ({ find, set }) => html`<label class="search finditem"><
 
 /** What the words of the page mean, for a pointer that rests on them. */
 const TERMS = {
-  pass: "A pass moves old items out of the view when the next request would exceed τ",
-  τ: "The load line: the most tokens that the model is to read at once",
+  pass: "A pass moves old items out of the view when the next request would exceed the budget",
+  budget: "The most tokens that the model is to read at once",
   floor: "A pass takes items out until the view is down to this",
   episode: "A piece of work that the model marked with a beginning and an end. It goes as a whole",
   mark: "How much of an item the model still reads: a full disc is all of it, a dotted ring nothing",

@@ -41,11 +41,11 @@ function Figures({ d: { session, turns } }) {
   const judged = session.passes.filter((p) => known(p.needed));
   const missed = judged.reduce((a, p) => a + (p.needed ?? 0), 0);
   const recalled = turns.recalled.reduce((a, n) => a + n, 0);
-  const over = known(row.tau) && size > row.tau;
+  const over = known(row.budget) && size > row.budget;
   const write = saved?.dollars ? signed : (/** @type {number} */ x) => `${x < 0 ? "−" : "+"}${short(Math.abs(x))}`;
   const cost = (/** @type {number} */ x) => (saved?.dollars ? usd(x) : short(x));
   return html`<div class="figs sess" tabindex="0" role="region" aria-label="Figures of the session">
-    <${Fig} l=${watched ? "Sent as it came" : "View"} v=${short(size)} u=${`of ${short(row.tau)}`} c=${over ? "bad" : ""} s=${watched ? `the view would be ${full(row.out ?? row.view_tokens)}` : `agent’s history ${full(row.in ?? row.client_tokens)}`}><${Gauge} v=${size} tau=${row.tau} floor=${row.floor} w=${120}/><//>
+    <${Fig} l=${watched ? "Sent as it came" : "View"} v=${short(size)} u=${`of ${short(row.budget)}`} c=${over ? "bad" : ""} s=${watched ? `the view would be ${full(row.out ?? row.view_tokens)}` : `agent’s history ${full(row.in ?? row.client_tokens)}`}><${Gauge} v=${size} budget=${row.budget} floor=${row.floor} w=${120}/><//>
     <${Fig} l=${watched ? "Would have saved, net" : "Saved, net"} v=${saved ? saved.text : "–"} u=${saved?.share} c=${saved ? sense(saved.money.net) : ""}
       s=${saved ? html`<span class="good">${write(saved.money.not_sent)}</span> <span class="bad">${write(-saved.money.rewrites)}</span> <span class="warn">${write(-saved.money.hidden)}</span>` : (row.saved ?? row.projected) ? "the model’s price is not known" : "not recorded"}/>
     <${Fig} l="Cost" v=${saved ? cost(watched ? saved.money.whole : saved.money.paid) : "–"} s=${saved ? (watched ? `would have been ${cost(saved.money.paid)}` : `of ${cost(saved.money.whole)}${saved.dollars ? "" : " units"} sent whole`) : "not recorded"}/>
@@ -123,8 +123,8 @@ function Lines({ d }) {
   if (last && !isWatched(session.row)) {
     const p = session.parts;
     const fixed = p ? p.user + p.system + p.tools : null;
-    return html`<div class="ins bad"><${Icon} n="warn" s=${15}/><div><b>Over the line since turn ${turns.turn[over]}.</b> ${p ? html`What may not be evicted (users’ text ${short(p.user)}, system and tools ${short(p.system + p.tools)}) is ${short(fixed)} of ${short(session.row.tau)}. ` : null}
-      A higher τ is the remedy: <a class="u" href=${to(d.name, "whatif")}>What if</a>.</div></div>`;
+    return html`<div class="ins bad"><${Icon} n="warn" s=${15}/><div><b>Over budget since turn ${turns.turn[over]}.</b> ${p ? html`What may not be evicted (users’ text ${short(p.user)}, system and tools ${short(p.system + p.tools)}) is ${short(fixed)} of ${short(session.row.budget)}. ` : null}
+      A higher budget is the remedy: <a class="u" href=${to(d.name, "whatif")}>What if</a>.</div></div>`;
   }
   return above.length ? html`<${Above} d=${d} above=${above}/>` : null;
 }

@@ -35,7 +35,7 @@ function Readout({ d, i }) {
   /** @type {[string, string, string, boolean?][]} */
   const rows = [
     ["var(--hist)", "agent’s history", full(c.in[i])], ["var(--sent)", nameOfSent(d), full(c.out[i])],
-    ["var(--tau)", "load line τ", full(c.tau[i])], ["var(--floor)", "floor", full(c.floor[i]), true],
+    ["var(--budget)", "budget", full(c.budget[i])], ["var(--floor)", "floor", full(c.floor[i]), true],
   ];
   return html`<div class="r dim">turn ${c.turn[i]}<b class="dim">tokens</b></div>
     ${rows.map(([ink, name, value, dash]) => html`<div class="r" key=${name}><span class=${`sw${dash ? " dash" : ""}`} style=${{ borderColor: ink }}></span>${name}<b>${value}</b></div>`)}`;
@@ -94,15 +94,15 @@ export function Timeline({ d, off }) {
   const counts = [d.session.episodes.filter((e) => e.type === "expl").length, d.session.episodes.filter((e) => e.type === "act").length];
   if (!c.turn.length) return html`<section class="panel"><div class="empty">No turn of this session is recorded.</div></section>`;
   return html`<section class="panel" aria-label="Tokens"><div class="ph"><h2>Tokens</h2><span class="dim wide">${zoom ? `turns ${range.from} to ${range.to}` : "drag below to zoom, click to see the view at a turn"}</span>
-    ${zoom ? html`<button class="btn sm" onClick=${() => setZoom(null)}>All turns</button>` : null}<span class="grow"></span><${Seg} label="Scale" v=${scale} on=${setScale} o=${[["all", "Whole"], ["tau", "Up to τ"]]}/></div>
+    ${zoom ? html`<button class="btn sm" onClick=${() => setZoom(null)}>All turns</button>` : null}<span class="grow"></span><${Seg} label="Scale" v=${scale} on=${setScale} o=${[["all", "Whole"], ["budget", "Up to the budget"]]}/></div>
     <div class="tl"><div class="ro"><${Readout} d=${d} i=${i}/><div class="lanes" aria-hidden="true">${lanes.map((l) => html`<div key=${l.name}><svg class="i" width="12" height="12"><${Shape} kind=${l.kind} x=${6} y=${7}/></svg> ${l.name}</div>`)}</div></div>
-    <div ref=${ref}>${w ? html`<${Tokens} c=${c} named=${named} range=${range} lanes=${lanes} w=${w} narrow=${narrow} upToTau=${scale === "tau"} turn=${turn}
+    <div ref=${ref}>${w ? html`<${Tokens} c=${c} named=${named} range=${range} lanes=${lanes} w=${w} narrow=${narrow} upToBudget=${scale === "budget"} turn=${turn}
       onTurn=${(/** @type {number | null} */ t, /** @type {number} */ x, /** @type {number} */ y) => setHover(t === null ? null : { turn: t, x, y })} onOpen=${(/** @type {number} */ t) => go(to(d.name, "view", { turn: t }))}/>
       <${Brush} c=${c} range=${range} set=${setZoom} w=${w} narrow=${narrow}/>` : html`<div style=${{ height: "404px" }}></div>`}</div>
-    <${Ends} c=${c} named=${named} range=${range} upToTau=${scale === "tau"}/></div>
-    <${Facts} name="Tokens" head=${["Turn", "History", isWatched(d.session.row) ? "Would be sent" : "Sent", "τ", "Floor", "Passes", "Hops", "Recalled"]} rows=${() => c.turn.flatMap((t, n) => (t < range.from || t > range.to ? [] : [[t, full(c.in[n]), full(c.out[n]), full(c.tau[n]), full(c.floor[n]), c.passes[n], c.hops[n]?.length ?? 0, full(c.recalled[n])]])).slice(-500)}/></section>
-  <section class="panel" aria-label="Parts of the view"><div class="ph"><h2>${shown === last ? "Now" : "Then"}</h2><span class="dim">what turn ${shown} ${isWatched(d.session.row) ? "would have sent" : "sent"}, by part</span><span class="grow"></span><span><b>${full(c.out[i])}</b><span class="dim"> of ${full(c.tau[i])}</span></span></div>
-    ${parts ? html`<${Now} parts=${parts} tau=${c.tau[i] ?? null} floor=${c.floor[i] ?? null} open=${openAt(d.session, shown)?.name ?? null}/>` : html`<div class="pb dim">${d.items || d.itemsError ? "The sizes of its items are not known." : "Reading the items"}</div>`}</section>
+    <${Ends} c=${c} named=${named} range=${range} upToBudget=${scale === "budget"}/></div>
+    <${Facts} name="Tokens" head=${["Turn", "History", isWatched(d.session.row) ? "Would be sent" : "Sent", "Budget", "Floor", "Passes", "Hops", "Recalled"]} rows=${() => c.turn.flatMap((t, n) => (t < range.from || t > range.to ? [] : [[t, full(c.in[n]), full(c.out[n]), full(c.budget[n]), full(c.floor[n]), c.passes[n], c.hops[n]?.length ?? 0, full(c.recalled[n])]])).slice(-500)}/></section>
+  <section class="panel" aria-label="Parts of the view"><div class="ph"><h2>${shown === last ? "Now" : "Then"}</h2><span class="dim">what turn ${shown} ${isWatched(d.session.row) ? "would have sent" : "sent"}, by part</span><span class="grow"></span><span><b>${full(c.out[i])}</b><span class="dim"> of ${full(c.budget[i])}</span></span></div>
+    ${parts ? html`<${Now} parts=${parts} budget=${c.budget[i] ?? null} floor=${c.floor[i] ?? null} open=${openAt(d.session, shown)?.name ?? null}/>` : html`<div class="pb dim">${d.items || d.itemsError ? "The sizes of its items are not known." : "Reading the items"}</div>`}</section>
   <section class="panel" aria-label="Episodes"><div class="ph"><h2>Episodes</h2><span class="dim">${zoom ? `${episodes.length} of ` : ""}${d.session.episodes.length}: ${counts[0]} explorations, ${counts[1]} acts</span><span class="grow"></span>
     <div class="legend wide" aria-hidden="true"><span><i class="sq" style=${{ background: "var(--expl)" }}></i>expl</span><span><i class="sq" style=${{ background: "var(--act)" }}></i>act</span><span>━ whole in view</span><span>◐ first eviction</span><span>┄ in part</span><span>○ gone</span></div></div>
     ${episodes.length && w ? html`<${Gantt} episodes=${episodes} passes=${lanes[0]?.turns ?? []} range=${range} last=${last} w=${w} narrow=${narrow} turn=${turn} sel=${sel} choose=${choose} plot=${plot}

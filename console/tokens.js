@@ -1,4 +1,4 @@
-// The picture of tokens by turn: what the agent's history came to, what was sent, τ, the floor, and what
+// The picture of tokens by turn: what the agent's history came to, what was sent, the budget, the floor, and what
 // happened in lanes below; and the brush that zooms it. Owns these two charts. Never fetches.
 import { html, useRef } from "./lib.js";
 import { apart, columns, events, line, steps, ticks, turnAt, turnScale, turnTicks, under } from "./draw.js";
@@ -23,7 +23,7 @@ function part(c, { from, to }) {
   const last = end < 0 ? c.turn.length : end;
   return {
     turn: c.turn.slice(first, last), in: c.in.slice(first, last), out: c.out.slice(first, last),
-    tau: c.tau.slice(first, last), floor: c.floor.slice(first, last), over: c.over.slice(first, last),
+    budget: c.budget.slice(first, last), floor: c.floor.slice(first, last), over: c.over.slice(first, last),
   };
 }
 
@@ -31,13 +31,13 @@ function part(c, { from, to }) {
 const most = (values) => values.reduce((/** @type {number} */ a, v) => (v !== null && v > a ? v : a), 0);
 
 /**
- * The scale of tokens: whole, or up to a little over τ.
- * @param {Columns} c @param {Range} range @param {boolean} upToTau @param {number} height
+ * The scale of tokens: whole, or up to a little over the budget.
+ * @param {Columns} c @param {Range} range @param {boolean} upToBudget @param {number} height
  */
-export function tokenScale(c, range, upToTau, height) {
+export function tokenScale(c, range, upToBudget, height) {
   const p = part(c, range);
-  const tau = most(p.tau);
-  const top = upToTau && tau ? tau * 1.22 : Math.max(most(p.in), most(p.out), tau * 1.1, 1);
+  const budget = most(p.budget);
+  const top = upToBudget && budget ? budget * 1.22 : Math.max(most(p.in), most(p.out), budget * 1.1, 1);
   return { top, y: (/** @type {number} */ v) => TOP + (height - TOP) * (1 - v / top) };
 }
 
@@ -50,24 +50,24 @@ export function Shape({ kind, x, y }) {
 }
 
 /**
- * @param {{ c: Columns, named: string, range: Range, lanes: Lane[], w: number, narrow: boolean, upToTau: boolean, turn: number | null,
+ * @param {{ c: Columns, named: string, range: Range, lanes: Lane[], w: number, narrow: boolean, upToBudget: boolean, turn: number | null,
  *   onTurn: (turn: number | null, x?: number, y?: number) => void, onOpen: (turn: number) => void }} props
  */
-export function Tokens({ c, named, range, lanes, w, narrow, upToTau, turn, onTurn, onOpen }) {
+export function Tokens({ c, named, range, lanes, w, narrow, upToBudget, turn, onTurn, onOpen }) {
   const { from, to } = range;
   const H = chartHeight(narrow);
   const left = narrow ? 72 : 0;
   const p = part(c, range);
   const x = turnScale(from, to, left, w);
-  const { y, top } = tokenScale(c, range, upToTau, H);
+  const { y, top } = tokenScale(c, range, upToBudget, H);
   const history = columns(p.turn, p.in, x);
   const sent = columns(p.turn, p.out, x);
   const over = p.turn.filter((t, i) => p.over[i] === true && t >= from && t <= to);
-  const overHeight = new Map(p.turn.map((t, i) => [t, [p.out[i], p.tau[i]]]));
+  const overHeight = new Map(p.turn.map((t, i) => [t, [p.out[i], p.budget[i]]]));
   const height = H + AXIS + lanes.length * LANE;
   const passes = events(lanes.find((l) => l.kind === "pass")?.turns ?? [], x);
   const at = turn === null ? -1 : c.turn.indexOf(turn);
-  const tau = p.tau.findLast(known);
+  const budget = p.budget.findLast(known);
   const values = ticks(top, narrow ? 4 : 5);
   const turns = turnTicks(from, to, w - left);
   const move = (/** @type {PointerEvent} */ e) => {
@@ -99,8 +99,8 @@ export function Tokens({ c, named, range, lanes, w, narrow, upToTau, turn, onTur
       const [high, low] = overHeight.get(e.turn) ?? [];
       return known(high) && known(low) ? html`<path d=${`M${e.x} ${y(low)}V${y(high)}`} stroke="var(--bad)" stroke-width=${Math.max(1.5, Math.min(6, (w - left) / Math.max(1, to - from) - 1))}/>` : null;
     })}
-    <path d=${steps(columns(p.turn, p.tau, x), y)} fill="none" stroke="var(--tau)" stroke-width="1.4"/></g>
-  ${values.map((v) => (v && (!known(tau) || Math.abs(y(v) - y(tau)) > 12) ? html`<g><rect x="0" y=${y(v) - 15} width=${short(v).length * 7 + 4} height="13" fill="var(--panel)" opacity=".8"/><text x="2" y=${y(v) - 4}>${short(v)}</text></g>` : null))}
+    <path d=${steps(columns(p.turn, p.budget, x), y)} fill="none" stroke="var(--budget)" stroke-width="1.4"/></g>
+  ${values.map((v) => (v && (!known(budget) || Math.abs(y(v) - y(budget)) > 12) ? html`<g><rect x="0" y=${y(v) - 15} width=${short(v).length * 7 + 4} height="13" fill="var(--panel)" opacity=".8"/><text x="2" y=${y(v) - 4}>${short(v)}</text></g>` : null))}
   ${turns.map((t, i) => {
     const place = x(t);
     return html`<g><path class="ax0" d=${`M${place} ${H}v4`}/><text x=${Math.max(3, Math.min(w - 4, place))} y=${H + 16} text-anchor=${place < left + 12 ? "start" : place > w - 16 ? "end" : "middle"}>${i ? "" : "turn "}${t}</text></g>`;
@@ -110,20 +110,20 @@ export function Tokens({ c, named, range, lanes, w, narrow, upToTau, turn, onTur
     return html`<g><path class="ax" d=${`M0 ${H + AXIS + i * LANE + 0.5}H${w}`}/>${narrow ? html`<text x="4" y=${middle + 4}>${lane.name}</text>` : null}
       ${events(lane.turns.filter((t) => t >= from && t <= to), x).map((e) => html`<${Shape} kind=${lane.kind} x=${e.x} y=${middle}/>`)}</g>`;
   })}
-  ${narrow && known(tau) ? html`<text x=${w - 4} y=${y(tau) - 6} text-anchor="end" fill="var(--tau)" font-weight="600" class="tau">τ ${short(tau)}</text>` : null}
+  ${narrow && known(budget) ? html`<text x=${w - 4} y=${y(budget) - 6} text-anchor="end" fill="var(--budget)" font-weight="600" class="budget">budget ${short(budget)}</text>` : null}
   ${at >= 0 ? html`<g><path d=${`M${x(/** @type {number} */ (turn))} ${TOP}V${height}`} stroke="var(--ink3)"/>
     ${known(c.in[at]) ? html`<circle cx=${x(/** @type {number} */ (turn))} cy=${y(Math.min(top, c.in[at]))} r="3" fill="var(--panel)" stroke="var(--hist)" stroke-width="1.6"/>` : null}
     ${known(c.out[at]) ? html`<circle cx=${x(/** @type {number} */ (turn))} cy=${y(Math.min(top, c.out[at]))} r="3.2" fill="var(--panel)" stroke="var(--sent)" stroke-width="1.8"/>` : null}</g>` : null}
   </svg></div>`;
 }
 
-/** The names of the lines at their right ends. @param {{ c: Columns, named: string, range: Range, upToTau: boolean }} props `named` is what the line of views is called */
-export function Ends({ c, named, range, upToTau }) {
-  const { y, top } = tokenScale(c, range, upToTau, chartHeight(false));
+/** The names of the lines at their right ends. @param {{ c: Columns, named: string, range: Range, upToBudget: boolean }} props `named` is what the line of views is called */
+export function Ends({ c, named, range, upToBudget }) {
+  const { y, top } = tokenScale(c, range, upToBudget, chartHeight(false));
   const i = c.turn.indexOf(range.to);
-  const [tau, sent, history, floor] = [c.tau[i], c.out[i], c.in[i], c.floor[i]];
+  const [budget, sent, history, floor] = [c.budget[i], c.out[i], c.in[i], c.floor[i]];
   const all = [
-    { v: tau, text: html`<svg class="i" width="14" height="14" viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.9" aria-hidden="true"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg> <${Term} t="τ">τ<//> ${short(tau)}`, style: { color: "var(--tau)", fontWeight: 600 } },
+    { v: budget, text: html`<svg class="i" width="14" height="14" viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.9" aria-hidden="true"><circle cx="9" cy="9" r="5.4"/><path d="M.6 9h16.8"/></svg> <${Term} t="budget">budget<//> ${short(budget)}`, style: { color: "var(--budget)", fontWeight: 600 } },
     { v: sent, text: `${short(sent)} ${named}`, style: { color: "var(--sent)" } },
     { v: history, text: `${known(history) && history > top ? "↑ " : ""}${short(history)} history`, style: { color: "var(--ink3)" } },
     { v: floor, text: `${short(floor)} floor`, style: { color: "var(--ink3)" } },

@@ -20,7 +20,7 @@ const KINDS = [
   ["pass", "with a pass", (c, i) => (c.passes[i] ?? 0) > 0],
   ["hops", "hidden hops", (c, i) => (c.hops[i]?.length ?? 0) > 1],
   ["recall", "recalls", (c, i) => (c.recalled[i] ?? 0) > 0],
-  ["over", "over the line", (c, i) => c.over[i] === true],
+  ["over", "over budget", (c, i) => c.over[i] === true],
   ["missed", "cache missed", (c, i) => Boolean(c.missed[i])],
   ["failed", "failed open", (c, i) => Boolean(c.fail_open[i])],
 ];
@@ -53,7 +53,7 @@ function Happened({ d, c, i }) {
   return html`<span class="tagsbox">${c.passes[i] ? html`<span class="tag">▾ ${count(c.passes[i], "pass", "passes")}</span>` : null}
     ${hops > 0 ? html`<span class="tag act">○ ${count(hops, "hop")}</span>` : null}${c.recalled[i] ? html`<span class="tag rec">▴ recalled ${full(c.recalled[i])}</span>` : null}
 ${c.missed[i] ? html`<${CacheMissed} d=${d} turn=${c.turn[i]} missed=${c.missed[i]}/>` : null}
-    ${c.over[i] ? html`<span class="tag bad">over the line</span>` : null}${c.fail_open[i] ? html`<span class="tag warn">failed open: ${c.fail_open[i]}</span>` : null}</span>`;
+    ${c.over[i] ? html`<span class="tag bad">over budget</span>` : null}${c.fail_open[i] ? html`<span class="tag warn">failed open: ${c.fail_open[i]}</span>` : null}</span>`;
 }
 
 /** What a turn cost and saved, in dollars or units. @param {Columns} c @param {number} i */

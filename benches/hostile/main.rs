@@ -31,7 +31,7 @@ use process::Process;
 use shapes::{Ask, SHAPES, Shape};
 
 const SETTINGS: [(&str, &str); 4] = [
-    ("BUDGET__CEILING", "20000"),
+    ("BUDGET__TOKENS", "20000"),
     ("LOG__LEVEL", "error"),
     ("SERVER__BODY_BUDGET", BUDGET),
     ("SERVER__CACHE_MEMORY", "64MiB"),

@@ -3,7 +3,7 @@
 //! Measures whether anything grows: requests past the ceiling, memory, the time of a request.
 //!
 //! `cargo bench --bench marathon` plays all sessions to their end. `MARATHON_TOKENS=2000000` stops
-//! once so many tokens were sent; `MARATHON_TAU=40000` sets another ceiling. Ends with 1 where a
+//! once so many tokens were sent; `MARATHON_BUDGET=40000` sets another budget. Ends with 1 where a
 //! request passed the ceiling, was refused, or a client met what it must not see; times and memory
 //! are printed, never judged.
 
@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
         println!("skipped: no recorded sessions in {}", root.display());
         return ExitCode::SUCCESS;
     };
-    let ceiling = u32::try_from(setting("MARATHON_TAU").unwrap_or(80_000)).unwrap();
+    let ceiling = u32::try_from(setting("MARATHON_BUDGET").unwrap_or(80_000)).unwrap();
     let most = setting("MARATHON_TOKENS").unwrap_or(u64::MAX);
     let begins = composed.begins.clone();
     let user_tokens = composed.user_tokens;
@@ -134,7 +134,7 @@ impl Run {
         let sizer = Sizer::new(options.count.clone());
         let provider = Provider::start(script(&player), options).await.unwrap();
         let budget = ceiling.to_string();
-        let settings = [("BUDGET__CEILING", budget.as_str()), ("LOG__LEVEL", "warn")];
+        let settings = [("BUDGET__TOKENS", budget.as_str()), ("LOG__LEVEL", "warn")];
         let process = Process::start(&http, &provider.base_url, &settings).await;
         let direct = format!("{}/chat/completions", provider.base_url);
         let control = Process::start(&http, &provider.base_url, &settings).await;

@@ -22,7 +22,7 @@ fn free_ports() -> [u16; 2] {
 
 impl Process {
     /// Starts one before an upstream, with the defaults of every setting but these variables
-    /// (`BUDGET__CEILING`, say), and waits until it serves.
+    /// (`BUDGET__TOKENS`, say), and waits until it serves.
     pub async fn start(
         client: &reqwest::Client,
         upstream: &str,

@@ -72,8 +72,8 @@ pub fn over(requests: &[&Received], ceiling: usize) -> Vec<Violation> {
     let above = requests.iter().filter(|request| request.size > ceiling);
     above
         .map(|request| {
-            let text = format!("{} tokens, the ceiling is {ceiling}", request.size);
-            Violation::new("ceiling", place(request), text)
+            let text = format!("{} tokens, the budget is {ceiling}", request.size);
+            Violation::new("budget", place(request), text)
         })
         .collect()
 }

@@ -43,7 +43,7 @@ pub struct RunArgs {
     /// Data directory [default: a free one below ~/.local/state/plimsoll/run].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ceiling of the context in tokens, such as 60000 or 60k [default: 80000].
+    /// The most tokens of a request, such as 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
     budget: Option<String>,
     /// Log level [default: error, because the terminal belongs to the agent].

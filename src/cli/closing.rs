@@ -249,7 +249,7 @@ mod tests {
              plimsoll_ledger_tokens_total{{side=\"client\",type=\"input\"}} 9000\n\
              plimsoll_ledger_tokens_total{{side=\"sent\",type=\"input\"}} 6000\n\
              plimsoll_ledger_tokens_total{{side=\"sent\",type=\"cache_read\"}} 3000\n\
-             plimsoll_passes_total{{trigger=\"ceiling\"}} 1\n\
+             plimsoll_passes_total{{trigger=\"budget\"}} 1\n\
              plimsoll_passes_total{{trigger=\"cold\"}} 1\n\
              plimsoll_ledger_{unit}_total{{side=\"sent\"}} {sent}\n\
              plimsoll_ledger_{unit}_total{{side=\"client\"}} {client}\n\

@@ -165,7 +165,7 @@ admin = \"127.0.0.1:9187\"
 const REST: &str = "
 [budget]
 # The most tokens of a request. A pass evicts finished work when the next request would be larger.
-ceiling = 80000
+tokens = 80000
 # \"observe\" changes nothing and reports what managing would save.
 mode = \"manage\"
 

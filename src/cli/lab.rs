@@ -23,6 +23,9 @@ use crate::config::{Config, Flags};
 /// How sessions are played.
 #[derive(Debug, Args)]
 pub struct LabArgs {
+    /// What `--budget` and `--budgets` were called.
+    #[arg(long = "ceiling", alias = "ceilings", hide = true, value_parser = old_budget)]
+    _ceiling: Option<String>,
     /// Recorded sessions: .jsonl files, plain or packed by gzip or zstd, or directories of them.
     /// Each line is one chat message, and the first may be {"_meta": {…}}. Files that Claude Code,
     /// codex or pi keep are read as they are, and so is opencode's database [default: what the agents
@@ -60,7 +63,7 @@ pub struct LabArgs {
     #[arg(long, default_value = "start",
           value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
     offer: String,
-    /// The share of the ceiling above which a model is asked to annotate: 1 with the first pass, 0
+    /// The share of the budget above which a model is asked to annotate: 1 with the first pass, 0
     /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = sizes::share)]
     guide_at: f64,
@@ -156,7 +159,7 @@ impl LabArgs {
         self.annotate.is_some()
     }
 
-    /// The options that these flags ask for. Policies, ceilings and floor stay at their defaults.
+    /// The options that these flags ask for. Policies, budgets and floor stay at their defaults.
     ///
     /// # Errors
     /// If there are no prices of this name.
@@ -217,7 +220,12 @@ fn noted(sources: Sources) -> Vec<Source> {
     sources.found
 }
 
-/// The ceilings in rising order, each once.
+/// Says how the flag is called that a budget is named by.
+fn old_budget(_: &str) -> Result<String, String> {
+    Err("the flag is called --budget now, and --budgets of plimsoll tune".to_owned())
+}
+
+/// The budgets in rising order, each once.
 #[must_use]
 pub fn rising(ceilings: &[u32]) -> Vec<u32> {
     let mut ceilings = ceilings.to_vec();

@@ -64,7 +64,7 @@ pub enum Command {
     Demo(demo::DemoArgs),
     /// Compare policies on recorded sessions; no key, no network.
     Replay(replay::ReplayArgs),
-    /// Find a ceiling and a floor for recorded sessions; no key, no network.
+    /// Find a budget and a floor for recorded sessions; no key, no network.
     Tune(tune::TuneArgs),
     /// List recorded sessions, or write one as JSONL.
     Export(export::ExportArgs),
@@ -102,7 +102,7 @@ pub struct ServeArgs {
     /// Data directory [default: ./data].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ceiling of the context in tokens, such as 60000 or 60k [default: 80000].
+    /// The most tokens of a request, such as 60000 or 60k [default: 80000].
     #[arg(long, value_name = "TOKENS")]
     budget: Option<String>,
     /// Log level, or directives like warn,plimsoll=debug [default: info].

@@ -43,11 +43,11 @@ pub struct ReplayArgs {
     /// cwl,repeat+cwl.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = compared)]
     policies: Vec<Compared>,
-    /// Ceilings in tokens. The figures of policies are summed over them; of what is served each is told of, and the first
+    /// Budgets in tokens. The figures of policies are summed over them; of what is served each is told of, and the first
     /// is judged [default: 80000, beside which 40000 to 160000 are told of].
     #[arg(long, value_delimiter = ',', value_name = "TOKENS", value_parser = sizes::ceiling)]
-    ceiling: Vec<u32>,
-    /// The level down to which a pass evicts: auto, ceiling, or a fraction of the ceiling.
+    budget: Vec<u32>,
+    /// The level down to which a pass evicts: auto, budget, or a fraction of the budget.
     #[arg(long, default_value = "auto", value_parser = sizes::floor)]
     floor: Floor,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Say when and why an item of the session was evicted, and whether it was needed later. Takes
-    /// one file, one policy and one ceiling.
+    /// one file, one policy and one budget.
     #[arg(long, value_name = "ITEM", conflicts_with_all = ["json", "html"])]
     explain: Option<String>,
     #[command(flatten)]
@@ -95,7 +95,7 @@ impl ReplayArgs {
         options.floor = self.floor;
         // A file holds sums over the ceilings, which are of no use where nobody has named any.
         let is_alone = !judges || self.json.is_some() || self.html.is_some();
-        options.ceilings = match (self.ceiling.as_slice(), is_alone) {
+        options.ceilings = match (self.budget.as_slice(), is_alone) {
             ([], true) => vec![served()],
             ([], false) => rising(&[&BESIDE[..], &[served()]].concat()),
             (named, _) => rising(named),
@@ -194,7 +194,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
     let (options, judges) = (lab.options(), args.judges());
     let mut text = if judges {
-        let judged = args.ceiling.first().copied().unwrap_or_else(served);
+        let judged = args.budget.first().copied().unwrap_or_else(served);
         let mut ceilings = options.ceilings.iter();
         let at = ceilings.position(|ceiling| *ceiling == judged);
         verdict::verdict(report, options, at.unwrap_or_default())
@@ -215,11 +215,11 @@ fn told(args: &ReplayArgs, lab: &Lab, report: &Report) -> String {
     text
 }
 
-/// The only ceiling.
+/// The only budget.
 fn one_ceiling(lab: &Lab) -> anyhow::Result<u32> {
     match lab.options().ceilings.as_slice() {
         [ceiling] => Ok(*ceiling),
-        _ => anyhow::bail!("views are looked at under one ceiling: give one"),
+        _ => anyhow::bail!("views are looked at under one budget: give one"),
     }
 }
 
@@ -240,7 +240,7 @@ fn cut(args: &ReplayArgs, lab: &Lab, sources: &[Source]) -> anyhow::Result<ExitC
     let (points, rows, views) = judged?;
     anyhow::ensure!(
         !points.drawn.is_empty(),
-        "no conversation of --min-tokens or more has a request above the ceiling, within --longest, that was answered \
+        "no conversation of --min-tokens or more has a request over the budget, within --longest, that was answered \
          with 40 bytes or more"
     );
     print(&table::cut_points(&points, &rows))?;
@@ -268,7 +268,7 @@ fn drawn(
     let (turns, sessions) = views.counts;
     anyhow::ensure!(
         turns > 0,
-        "no session has {} between the ceiling and --longest",
+        "no session has {} between the budget and --longest",
         match args.views.worth {
             true => "a turn that needs what was evicted of an exploration",
             false => "a turn",

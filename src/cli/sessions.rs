@@ -19,7 +19,7 @@ use super::output::harmless_word;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many rows are asked for at a time.
 const PAGE: usize = 1000;
-/// The cells of a gauge. The ceiling stands at four fifths, so that what is over it is seen.
+/// The cells of a gauge. The budget stands at four fifths, so that what is over it is seen.
 const CELLS: u64 = 10;
 
 /// Lists the sessions of the server on this machine, the newest first.
@@ -176,7 +176,7 @@ fn line(row: &Value) -> String {
         "observe" => ("in", "/projected/usd/net", "would: "),
         _ => ("out", "/saved/usd/net", ""),
     };
-    match (count(row, sent), count(row, "tau")) {
+    match (count(row, sent), count(row, "budget")) {
         (Some(out), Some(tau)) => {
             let _ = write!(line, "{}/{} {}", short(out), short(tau), gauge(out, tau));
         }
@@ -193,7 +193,7 @@ fn line(row: &Value) -> String {
     line
 }
 
-/// How full a view is; the ceiling stands at four fifths.
+/// How full a view is; the budget stands at four fifths.
 fn gauge(out: u64, tau: u64) -> String {
     let line = CELLS * 4 / 5;
     let full = (out * line).div_ceil(tau.max(1)).min(CELLS);
@@ -250,13 +250,13 @@ mod tests {
 
     #[test]
     fn a_session_is_one_line_as_far_as_it_is_known() {
-        let row = json!({"session": "0011223344556677", "out": 31_250, "tau": 40_000, "turn": 47,
+        let row = json!({"session": "0011223344556677", "out": 31_250, "budget": 40_000, "turn": 47,
             "passes": 5, "mode": "manage", "saved": {"usd": {"net": -0.424}}});
         assert_eq!(
             line(&row),
             "00112233 31.2k/40.0k ▕███████·│··▏ turn 47 · 5 passes · −$0.42"
         );
-        let observed = json!({"session": "0011223344556677", "in": 101_936, "out": 33_357, "tau": 40_000, "turn": 47,
+        let observed = json!({"session": "0011223344556677", "in": 101_936, "out": 33_357, "budget": 40_000, "turn": 47,
             "passes": 3, "mode": "observe", "saved": null, "projected": {"usd": {"net": 0.23}}});
         assert_eq!(
             line(&observed),

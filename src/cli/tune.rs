@@ -17,17 +17,17 @@ use super::progress::ProgressBar;
 const OTHERWISE: &str = "This page draws its charts with scripts that it carries itself. The same figures are in \
     the table that <code>plimsoll tune</code> prints, and in its <code>--json</code> file.";
 
-/// Replays recorded sessions with cwl at many ceilings and floors, shows what each pair costs and
+/// Replays recorded sessions with cwl at many budgets and floors, shows what each pair costs and
 /// keeps, and recommends one.
 #[derive(Debug, Args)]
 pub struct TuneArgs {
     #[command(flatten)]
     lab: LabArgs,
-    /// Ceilings to try, in tokens [default: shares of the long sessions' size, and 80000].
+    /// Budgets to try, in tokens [default: shares of the long sessions' size, and 80000].
     #[arg(long, value_delimiter = ',', value_name = "TOKENS",
           value_parser = sizes::ceiling)]
-    ceilings: Vec<u32>,
-    /// Floors to try: auto, ceiling, or fractions of the ceiling
+    budgets: Vec<u32>,
+    /// Floors to try: auto, budget, or fractions of the budget
     /// [default: auto,0.5,0.6,0.7,0.8,0.9].
     #[arg(long, value_delimiter = ',', value_name = "FLOORS", value_parser = sizes::floor)]
     floors: Vec<Floor>,
@@ -47,13 +47,13 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     let sources = args.lab.sources()?;
     let mut options = args.lab.options()?;
     let progress = ProgressBar::default();
-    // Without named ceilings, those to try follow from the sizes of the sessions.
-    options.ceilings = if args.ceilings.is_empty() {
+    // Without named budgets, those to try follow from the sizes of the sessions.
+    options.ceilings = if args.budgets.is_empty() {
         let sizes = tune::sizes(&options, &sources, &progress);
         progress.clear();
         tune::ceilings(&sizes?)
     } else {
-        rising(&args.ceilings)
+        rising(&args.budgets)
     };
     let floors = floors(&args.floors);
     let Options {
@@ -73,7 +73,7 @@ pub fn run(args: &TuneArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &args.html {
         let data = page::surface(&surface, &pricing);
-        let title = "ceilings and floors on recorded sessions";
+        let title = "budgets and floors on recorded sessions";
         write_recorded(file, &alone::page(title, "lab_tune.js", OTHERWISE, &data))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -15,16 +15,16 @@ use super::lab::count;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("looked").args(["views", "cut_points"]).multiple(true)))]
 pub struct ViewsArgs {
-    /// Cut each conversation once, before a request above the ceiling, and say whether what each policy
+    /// Cut each conversation once, before a request over the budget, and say whether what each policy
     /// still shows there holds what the recorded future needs (docs/quality.md). With --views, write
-    /// the views at these points. Takes one ceiling.
+    /// the views at these points. Takes one budget.
     #[arg(long, conflicts_with_all = ["json", "html", "explain"])]
     pub cut_points: bool,
     /// Of the future, the answers that count [default: all].
     #[arg(long, value_name = "COUNT", requires = "cut_points", value_parser = clap::value_parser!(u32).range(1..))]
     horizon: Option<u32>,
     /// Write what each policy sends at some turns, and the recorded answer, for a model to judge
-    /// (docs/quality.md). Takes one ceiling.
+    /// (docs/quality.md). Takes one budget.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
     pub views: Option<PathBuf>,
     /// Write what stands for one evicted exploration in several forms in place of what each policy sends, at turns whose
@@ -56,7 +56,7 @@ pub struct ViewsArgs {
     /// Draws other turns.
     #[arg(long, default_value_t = 1, value_name = "NUMBER", requires = "looked")]
     seed: u64,
-    /// The longest history that a turn may have, in tokens [default: four times the ceiling].
+    /// The longest history that a turn may have, in tokens [default: four times the budget].
     #[arg(long, value_name = "TOKENS", requires = "looked", value_parser = count)]
     longest: Option<u32>,
     /// Take the turns of views that were written before, in place of a draw.
@@ -70,7 +70,7 @@ pub struct ViewsArgs {
 }
 
 impl ViewsArgs {
-    /// The turns that are asked for under a ceiling.
+    /// The turns that are asked for under a budget.
     ///
     /// # Errors
     /// If the file that names them can't be read.
@@ -84,7 +84,7 @@ impl ViewsArgs {
         })
     }
 
-    /// One turn of each conversation under a ceiling. The longest history is that of the session, if nothing is said.
+    /// One turn of each conversation under a budget. The longest history is that of the session, if nothing is said.
     #[must_use]
     pub fn cuts(&self) -> Choice {
         Choice {

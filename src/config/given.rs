@@ -301,7 +301,7 @@ impl Section<'_> {
         self.given.below.is_empty()
     }
 
-    /// Refuses what is a setting elsewhere.
+    /// Refuses what is a setting elsewhere, or by another name.
     pub(super) fn refuse(&mut self, key: &str, message: &str) {
         if let Some(given) = self.given.take(key) {
             given.each(&join(&self.name, key), &mut |name, origin| {

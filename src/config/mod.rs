@@ -118,7 +118,7 @@ fn lay_flags(layers: &mut Layers, flags: &Flags) {
         ("--admin", ["server", "admin"], &flags.admin),
         ("--upstream", ["upstream", "base_url"], &flags.upstream),
         ("--data", ["store", "path"], &flags.data),
-        ("--budget", ["budget", "ceiling"], &flags.budget),
+        ("--budget", ["budget", "tokens"], &flags.budget),
         ("--log", ["log", "level"], &flags.log),
     ];
     for (flag, key, value) in texts {

@@ -15,7 +15,7 @@ const FLAGS: [(&str, &str); 6] = [
     ("admin", "server.admin"),
     ("upstream", "upstream.base_url"),
     ("data", "store.path"),
-    ("budget", "budget.ceiling"),
+    ("budget", "budget.tokens"),
     ("log", "log.level"),
 ];
 
@@ -104,17 +104,17 @@ mod tests {
     #[test]
     fn what_looks_like_a_setting_is_said_with_what_was_meant() {
         for (name, meant) in [
-            ("PLIMSOLL_BUDGET", "PLIMSOLL__BUDGET__CEILING"),
+            ("PLIMSOLL_BUDGET", "PLIMSOLL__BUDGET__TOKENS"),
             ("PLIMSOLL_LISTEN", "PLIMSOLL__SERVER__LISTEN"),
             ("PLIMSOLL_UPSTREAM", "PLIMSOLL__UPSTREAM__BASE_URL"),
             ("PLIMSOLL_BASE_URL", "PLIMSOLL__UPSTREAM__BASE_URL"),
-            ("PLIMSOLL_BUDGET_CEILING", "PLIMSOLL__BUDGET__CEILING"),
-            ("PLIMSOLL_BUDGET__CEILING", "PLIMSOLL__BUDGET__CEILING"),
-            ("plimsoll__budget__ceiling", "PLIMSOLL__BUDGET__CEILING"),
+            ("PLIMSOLL_BUDGET_TOKENS", "PLIMSOLL__BUDGET__TOKENS"),
+            ("PLIMSOLL_BUDGET__TOKENS", "PLIMSOLL__BUDGET__TOKENS"),
+            ("plimsoll__budget__tokens", "PLIMSOLL__BUDGET__TOKENS"),
             ("PLIMSOLL_LOG_LEVEL", "PLIMSOLL__LOG__LEVEL"),
             ("PLIMSOLL_LOG", "PLIMSOLL__LOG__LEVEL"),
-            ("PLIMSOLL_CIELING", "PLIMSOLL__BUDGET__CEILING"),
-            ("PLIMSOLLBUDGET", "PLIMSOLL__BUDGET__CEILING"),
+            ("PLIMSOLL_STRIKT_ACTIVE", "PLIMSOLL__BUDGET__STRICT_ACTIVE"),
+            ("PLIMSOLLBUDGET", "PLIMSOLL__BUDGET__TOKENS"),
             ("PLIMSOLL_SOMETHING_ELSE", "SECTION__KEY"),
         ] {
             let notes = unread([(name.to_owned(), "1".to_owned())].into_iter());
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn settings_and_what_is_not_ours_are_left_alone() {
         for (name, value) in [
-            ("PLIMSOLL__BUDGET__CEILING", "40k"),
+            ("PLIMSOLL__BUDGET__TOKENS", "40k"),
             ("PATH", "/bin"),
             ("PLIMSOL", "x"),
             ("PLIMSOLL_SERVICE_HOST", "10.0.0.1"),

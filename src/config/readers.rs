@@ -278,7 +278,7 @@ pub(super) fn guide_at(share: f64) -> Result<f64, String> {
         Ok(share)
     } else {
         Err(
-            "must be a share of the ceiling from 0 (the first request) to 1 (the first pass)"
+            "must be a share of the budget from 0 (the first request) to 1 (the first pass)"
                 .to_owned(),
         )
     }

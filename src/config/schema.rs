@@ -158,8 +158,8 @@ mod tests {
             }
         }
         assert!(seen > 80, "all settings were seen");
-        let ceiling = &properties(&schema, "/properties/budget")["ceiling"];
-        let said = ceiling["description"].as_str().unwrap();
+        let tokens = &properties(&schema, "/properties/budget")["tokens"];
+        let said = tokens["description"].as_str().unwrap();
         assert!(said.starts_with("The most tokens that a request"), "{said}");
     }
 
@@ -184,7 +184,7 @@ mod tests {
             }
         }
         // What a profile leaves out is what the sections below it say, so it has no default.
-        let budget = &properties(&schema, profile)["ceiling"];
+        let budget = &properties(&schema, profile)["tokens"];
         assert!(budget.get("default").is_none() && budget.get("description").is_some());
     }
 

@@ -185,7 +185,8 @@ fn upstream(mut section: Section<'_>, up: &mut UpstreamSettings) {
 /// Reads the keys of `[budget]`, which stand in a profile itself as well.
 pub(super) fn budget(section: &mut Section<'_>, budget: &mut Budget) {
     section.word("mode", &mut budget.mode, Mode::WORDS);
-    section.read("ceiling", &mut budget.ceiling, ceiling);
+    section.refuse("ceiling", "is called `tokens` now");
+    section.read("tokens", &mut budget.ceiling, ceiling);
     section.read("floor", &mut budget.floor, floor);
     section.read("min_floor", &mut budget.min_floor, fraction);
     section.read("protect_recent", &mut budget.protect_recent, protect_recent);
@@ -207,7 +208,7 @@ pub(super) fn fits(section: &mut Section<'_>, budget: &Budget) {
     if let ProtectRecent::Tokens(tokens) = budget.protect_recent
         && tokens >= budget.ceiling
     {
-        let message = "must be below the ceiling, or nothing could be evicted";
+        let message = "must be below the budget, or nothing could be evicted";
         section.problem("protect_recent", message);
     }
 }
@@ -245,7 +246,7 @@ pub(super) fn keep(mut section: Section<'_>, keep: &mut KeepSettings) {
     });
     section.read("share", &mut keep.share, |share| match share {
         0.0..=0.5 => Ok(share),
-        _ => Err("must be a share of the ceiling from 0 to 0.5".to_owned()),
+        _ => Err("must be a share of the budget from 0 to 0.5".to_owned()),
     });
 }
 

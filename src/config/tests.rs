@@ -80,10 +80,10 @@ fn the_shipped_file_has_every_setting() {
 
 #[test]
 fn later_sources_win() {
-    let text = "[server]\nlisten = \"127.0.0.1:1\"\nadmin = \"127.0.0.1:2\"\n[budget]\nceiling = 5000\n[log]\nlevel = \"warn\"";
+    let text = "[server]\nlisten = \"127.0.0.1:1\"\nadmin = \"127.0.0.1:2\"\n[budget]\ntokens = 5000\n[log]\nlevel = \"warn\"";
     let env = [
         ("PLIMSOLL__SERVER__LISTEN", "127.0.0.1:3"),
-        ("PLIMSOLL__BUDGET__CEILING", "6000"),
+        ("PLIMSOLL__BUDGET__TOKENS", "6000"),
         ("PLIMSOLL__TENANT__KEY", "12345678901234567890123456789012"),
         ("PLIMSOLL__TOOLS__BULK", "[\"a*\"]"),
         ("PLIMSOLL__DELIMITER__GUIDANCE", "false"),
@@ -181,7 +181,7 @@ fn values_of_several_kinds_are_read() {
         Some(PathBuf::from("config/models.toml"))
     );
     assert_eq!(
-        good("[budget]\nfloor = \"ceiling\"").budget.floor,
+        good("[budget]\nfloor = \"budget\"").budget.floor,
         Floor::Ceiling
     );
 }
@@ -229,7 +229,7 @@ fn values_are_read_as_people_write_them() {
         ("\"80_000\"", 80_000),
     ] {
         let config = good(&format!(
-            "[budget]\nceiling = {text}\nprotect_recent = \"2k\""
+            "[budget]\ntokens = {text}\nprotect_recent = \"2k\""
         ));
         assert_eq!(config.budget.ceiling, tokens, "{text}");
         assert_eq!(config.budget.protect_recent.tokens(tokens), 2_000);
@@ -237,8 +237,8 @@ fn values_are_read_as_people_write_them() {
     for (name, value) in [
         ("PLIMSOLL__SERVER__LISTEN", "80"),
         ("PLIMSOLL__SERVER__LISTEN", ":80"),
-        ("PLIMSOLL__BUDGET__CEILING", "40k"),
-        ("PLIMSOLL__PROFILES__SMALL__CEILING", "8k"),
+        ("PLIMSOLL__BUDGET__TOKENS", "40k"),
+        ("PLIMSOLL__PROFILES__SMALL__TOKENS", "8k"),
     ] {
         with_file("", Flags::default(), &[(name, value)]).unwrap();
     }
@@ -270,14 +270,14 @@ fn protection_follows_the_ceiling() {
 
 #[test]
 fn every_problem_is_told_with_its_line() {
-    let text = "[server]\nlisten = \"here\"\nbody_capp = 3\n\n[budgett]\nceiling = 1\n[budget]\nceiling = \"much\"\n\
+    let text = "[server]\nlisten = \"here\"\nbody_capp = 3\n\n[budgett]\ntokens = 1\n[budget]\ntokens = \"much\"\n\
                 floor = 2.0\n[log]\nformat = \"xml\"\n";
     let wanted = [
         "2: `server.listen`: `here` is not an address; write one like \"127.0.0.1:8787\", or a port alone for this machine",
         "3: unknown key `server.body_capp`; did you mean `server.body_cap`?",
         "6: unknown section `budgett`; did you mean `budget`?",
-        "8: `budget.ceiling`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
-        "9: `budget.floor`: must be auto, ceiling, or a fraction greater than 0 and at most 1, such as 0.7",
+        "8: `budget.tokens`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
+        "9: `budget.floor`: must be auto, budget, or a fraction greater than 0 and at most 1, such as 0.7",
         "11: `log.format`: `xml` is not one of \"text\", \"json\"",
     ];
     assert_eq!(problems(text, &[]), wanted);
@@ -308,11 +308,11 @@ fn each_limit_refuses() {
         ("[upstream]\nretry_for = \"0s\"", "greater than zero"),
         ("[upstream]\nretry_for = \"25h\"", "24h"),
         ("[upstream]\nidle_timeout = \"0s\"", "greater than zero"),
-        ("[budget]\nceiling = 3999", "at least 4000"),
-        ("[budget]\nceiling = -1", "such as 80000"),
-        ("[budget]\nceiling = \"40%\"", "x-plimsoll-budget: 40%"),
-        ("[budget]\nceiling = \"3k\"", "at least 4000"),
-        ("[budget]\nceiling = 80000.5", "such as 80000"),
+        ("[budget]\ntokens = 3999", "at least 4000"),
+        ("[budget]\ntokens = -1", "such as 80000"),
+        ("[budget]\ntokens = \"40%\"", "x-plimsoll-budget: 40%"),
+        ("[budget]\ntokens = \"3k\"", "at least 4000"),
+        ("[budget]\ntokens = 80000.5", "such as 80000"),
         ("[budget]\nimplicit_tokens = \"x\"", "at least 500"),
         ("[models]\nfamilies = \"no.toml\"", "can't read no.toml"),
         ("[models]\nfamilies = \"Cargo.toml\"", "Cargo.toml: "),
@@ -325,8 +325,10 @@ fn each_limit_refuses() {
             "(`server.admin`)",
         ),
         ("[budget]\nmin_floor = 0.0", "fraction"),
-        ("[budget]\nfloor = \"low\"", "auto, ceiling"),
-        ("[budget]\nprotect_recent = 80000", "below the ceiling"),
+        ("[budget]\nceiling = 5000", "1: `budget.ceiling`: is called `tokens` now"),
+        ("[budget]\nfloor = \"ceiling\"", "`ceiling` is called `budget` now"),
+        ("[budget]\nfloor = \"low\"", "auto, budget"),
+        ("[budget]\nprotect_recent = 80000", "below the budget"),
         ("[budget]\nprotect_recent = -1", "or \"auto\""),
         ("[budget]\nunmet = \"panic\"", "\"surface\", \"refuse\""),
         (
@@ -386,7 +388,7 @@ fn each_limit_refuses() {
             "error, warn, info, debug or trace",
         ),
         ("[tenant]\nkey = \"short\"", "at least 32"),
-        ("[profiles.a]\nceiling = 1", "at least 4000"),
+        ("[profiles.a]\ntokens = 1", "at least 4000"),
         ("[profiles.a]\nlisten = \"x\"", "unknown key"),
         ("[store.path]\nx = 1", "invalid type"),
         ("server = 3", "invalid type"),
@@ -411,30 +413,35 @@ fn each_limit_refuses() {
 fn problems_of_variables_name_them() {
     let table = [
         (
-            "PLIMSOLL__BUDGET__CEILING",
+            "PLIMSOLL__BUDGET__TOKENS",
             "lots",
-            "`budget.ceiling`: must be a whole number",
+            "`budget.tokens`: must be a whole number",
+        ),
+        (
+            "PLIMSOLL__BUDGET__TOKENS",
+            "17",
+            "`budget.tokens`: must be a whole number of tokens, at least 4000",
+        ),
+        (
+            "PLIMSOLL__BUDGET__TOEKNS",
+            "5000",
+            "did you mean `budget.tokens`",
         ),
         (
             "PLIMSOLL__BUDGET__CEILING",
-            "17",
-            "`budget.ceiling`: must be a whole number of tokens, at least 4000",
-        ),
-        (
-            "PLIMSOLL__BUDGET__CIELING",
             "5000",
-            "did you mean `budget.ceiling`",
+            "`budget.ceiling`: is called `tokens` now",
         ),
-        ("PLIMSOLL__BUGDET__CEILING", "5000", "did you mean `budget`"),
+        ("PLIMSOLL__BUGDET__TOKENS", "5000", "did you mean `budget`"),
         (
             "PLIMSOLL__LISTEN",
             "x",
             "did you mean PLIMSOLL__SERVER__LISTEN",
         ),
         (
-            "PLIMSOLL__BUDGET_CEILING",
+            "PLIMSOLL__BUDGET_TOKENS",
             "40k",
-            "did you mean PLIMSOLL__BUDGET__CEILING",
+            "did you mean PLIMSOLL__BUDGET__TOKENS",
         ),
         ("PLIMSOLL__BUDGE__X", "x", "did you mean `budget`"),
         ("PLIMSOLL__", "x", "unknown"),

@@ -29,7 +29,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-WHAT_IF = ("tau floor policy usd peak passes cached requests extra over visible recoverable again").split()
+WHAT_IF = ("budget floor policy usd peak passes cached requests extra over visible recoverable again").split()
 
 
 class Refusal(Exception):
@@ -173,7 +173,7 @@ def overview(server, _query):
     return "Overview", {
         **sums_of(rows),
         "over_sessions": len(overs),
-        "over_now": sum(1 for row in overs if row["out"] > row["tau"]),
+        "over_now": sum(1 for row in overs if row["out"] > row["budget"]),
         "process": {
             "since": recorded.NOW - 7_200_000,
             "turns": 950,
@@ -200,7 +200,7 @@ def overview(server, _query):
 
 SORTS = {
     "last": lambda row: -row["ended"],
-    "fill": lambda row: -(row["out"] or 0) / (row["tau"] or 1),
+    "fill": lambda row: -(row["out"] or 0) / (row["budget"] or 1),
     "turn": lambda row: -row["turn"],
     "passes": lambda row: -(row["passes"] or 0),
     "cached": lambda row: -(row["cached"] or 0) / (row["prompt"] or 1),
@@ -478,7 +478,7 @@ def points(server, body, name):
     fit = [
         row
         for row in rows
-        if row["tau"] in body["taus"]
+        if row["budget"] in body["budgets"]
         and row["policy"] in body.get("policies", ["cwl"])
         and (row["policy"] == "none" or row["floor"] in body.get("floors", ["auto"]))
     ]

@@ -52,27 +52,27 @@ class Run:
 
 @functools.cache
 def replay():
-    """One session at one ceiling, and many policies."""
-    return Run("replay", "replay", DEMO, "--policies", POLICIES, "--ceiling", "40000")
+    """One session at one budget, and many policies."""
+    return Run("replay", "replay", DEMO, "--policies", POLICIES, "--budget", "40000")
 
 
 @functools.cache
 def several():
-    """Two sessions at two ceilings, one of them without a price."""
-    arguments = ("--policies", "none,recency,cwl", "--ceiling", "24k,40k")
+    """Two sessions at two budgets, one of them without a price."""
+    arguments = ("--policies", "none,recency,cwl", "--budget", "24k,40k")
     return Run("several", "replay", DEMO, short_session(), *arguments)
 
 
 @functools.cache
 def tune():
-    """One session at three ceilings and three floors."""
-    return Run("tune", "tune", DEMO, "--ceilings", "24k,40k,60k", "--floors", "auto,0.5,0.8")
+    """One session at three budgets and three floors."""
+    return Run("tune", "tune", DEMO, "--budgets", "24k,40k,60k", "--floors", "auto,0.5,0.8")
 
 
 @functools.cache
 def idle():
     """A sweep in which nothing was ever evicted, so that nothing is recommended."""
-    return Run("idle", "tune", short_session("recorded"), "--ceilings", "900k", "--floors", "auto")
+    return Run("idle", "tune", short_session("recorded"), "--budgets", "900k", "--floors", "auto")
 
 
 def rows(stdout):

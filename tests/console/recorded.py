@@ -17,7 +17,7 @@ TENANTS = {name: f"{at:x}" * 32 for at, name in ((0xD, "dev"), (0xB, "bench"), (
 MARKS = {"l": "live", "c": "clipped", "m": "masked", "r": "removed"}
 AGES = [0, 0, 4, 6, 11, 9, 32, 48, 60, 70, 120, 130, 190]
 COLUMNS = (
-    "turn ended model in out tau floor over hops passes recalled own_ms first_ms account request_ids fail_open cut missed"
+    "turn ended model in out budget floor over hops passes recalled own_ms first_ms account request_ids fail_open cut missed"
 ).split()
 
 
@@ -58,8 +58,8 @@ def item_id(item):
     return item.get("id") or f"{kind}:{item['n']}"
 
 
-def zone(out, tau):
-    share = out / tau
+def zone(out, budget):
+    share = out / budget
     return "red" if share >= 0.9 else "yellow" if share >= 0.75 else "green"
 
 
@@ -90,9 +90,9 @@ def row_of(source, at):
         "view_tokens": source["out"],
         "in": source["in"],
         "out": source["out"],
-        "tau": source["tau"],
+        "budget": source["budget"],
         "floor": source["floor"] or 0,
-        "zone": zone(source["in" if source["mode"] == "observe" else "out"], source["tau"]),
+        "zone": zone(source["in" if source["mode"] == "observe" else "out"], source["budget"]),
         "turns": source["turns"],
         "passes": source["passes"],
         "hops": source["hops"],
@@ -119,7 +119,7 @@ def turn_of(row, cells, before):
         "model": row["model"],
         "in": cells["in"],
         "out": out[-1],
-        "tau": row["tau"],
+        "budget": row["budget"],
         "floor": cells["fl"] or before or row["floor"],
         "over": cells["b"] == "exceeded",
         "hops": hops,
@@ -261,7 +261,7 @@ def plain_detail(row):
                 "model": row["model"],
                 "in": round(row["in"] * share),
                 "out": round(row["out"] * share),
-                "tau": row["tau"],
+                "budget": row["budget"],
                 "floor": row["floor"],
                 "over": False,
                 "hops": [[round(row["out"] * share), round(row["out"] * share), 0, 40]],

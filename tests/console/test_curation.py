@@ -231,14 +231,14 @@ def test_what_if_plays_other_lines(stage, fake):
     page = stage.open(session_url(fake, "whatif"))
     expect(page.get_by_text("replayed by the lab")).to_be_visible()
     compare = page.get_by_role("region", name="As it is, and what if")
-    slider = page.get_by_role("slider", name="Load line")
+    slider = page.get_by_role("slider", name="Budget")
     slider.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     expect(slider).to_have_attribute("aria-valuetext", "80,000 tokens")
     expect(compare.get_by_role("row", name="Cost")).to_contain_text("$1.13$1.71")
-    expect(compare).to_contain_text("--ceiling 80000")
-    page.get_by_role("button", name="0.5 τ").click()
+    expect(compare).to_contain_text("--budget 80000")
+    page.get_by_role("button", name="0.5", exact=True).click()
     expect(compare.get_by_role("columnheader", name="80,000, 0.5")).to_be_visible()
     page.get_by_role("button", name="recency").click()
 

@@ -115,7 +115,7 @@ def test_the_figures_of_replay_are_those_of_the_table(stage):
     data = run.data
     at = data["figures"].index
     shown = {"K": "retention_visible", "K+named": "retention_recoverable", "L": "retention_lines", "P": "retention_passages"}
-    whole = {"requests": "requests", "peak": "peak", "over": "over_ceiling", "passes": "passes", "breaks": "prefix_breaks", "again": "refetches"}
+    whole = {"requests": "requests", "peak": "peak", "over": "over_budget", "passes": "passes", "breaks": "prefix_breaks", "again": "refetches"}
     table = lab.rows(run.stdout)
     assert [row["policy"] for row in table] == data["policies"] == lab.POLICIES.split(",")
     page, _ = opened(stage, "replay")
@@ -150,12 +150,12 @@ def test_the_figures_of_tune_are_those_of_the_table(stage):
     body = page.get_by_role("region", name="The table of all figures").locator("tbody tr")
     maps = page.locator(".map")
     for i, (cells, setting) in enumerate(zip(table, settings, strict=True)):
-        tau, floor, cost, ratio = cells[:4]
-        assert (tau, floor) == (str(setting["ceiling"]), str(setting["floor"]))
+        budget, floor, cost, ratio = cells[:4]
+        assert (budget, floor) == (str(setting["budget"]), str(setting["floor"]))
         assert f"{setting['cost'] / 1e6:.2f}" == cost
         assert f"{setting['cost'] / run.data['untouched']['cost']:.3f}" == ratio
         assert cells[9] == f"{setting['retention_visible']:.4f}"
-        expect(body.nth(i)).to_contain_text(f"{int(tau):,}, {floor}")
+        expect(body.nth(i)).to_contain_text(f"{int(budget):,}, {floor}")
         expect(body.nth(i)).to_contain_text(f"${setting['usd']:.2f}")
         expect(body.nth(i)).to_contain_text(f"{setting['retention_visible']:.4f}")
     expect(maps).to_have_count(5)
@@ -163,7 +163,7 @@ def test_the_figures_of_tune_are_those_of_the_table(stage):
         expect(one.locator("td.cell")).to_have_count(9)
         expect(one.locator("td.take")).to_have_count(1)
     take = run.data["recommended"]
-    expect(page.locator(".figs.lab .fig").first).to_contain_text(f"{take['ceiling']:,}")
+    expect(page.locator(".figs.lab .fig").first).to_contain_text(f"{take['budget']:,}")
     lines = page.locator(".choice pre").inner_text()
     assert lines.strip() == run.stdout[run.stdout.index("[budget]") :].strip()
 
@@ -183,16 +183,16 @@ def test_without_a_price_there_are_units_and_the_reason(stage):
     expect(page.locator("td.take")).to_have_count(0)
 
 
-def test_several_ceilings_have_a_point_each(stage):
+def test_several_budgets_have_a_point_each(stage):
     page, _ = opened(stage, "several")
     data = lab.several().data
     assert page.locator(".plane circle.point").count() == 1 + 2 * 2
     cost = data["figures"].index("cost")
     for policy in range(3):
-        each = [rows[policy][cost] for rows in data["by_ceiling"]]
+        each = [rows[policy][cost] for rows in data["by_budget"]]
         assert abs(sum(each) - data["total"][policy][cost]) < 1e-3
-    page.get_by_role("combobox", name="τ").select_option(label="40,000")
-    expect(page.locator(".chart text", has_text="τ 40k")).to_have_count(1)
+    page.get_by_role("combobox", name="budget").select_option(label="40,000")
+    expect(page.locator(".chart text", has_text="budget 40k")).to_have_count(1)
     page.get_by_role("button", name="a short one").click()
     expect(page.get_by_role("slider", name="Tokens by request of a short one")).to_be_visible()
 
@@ -256,7 +256,7 @@ def test_recorded_traces(stage):
     traces = sorted(lab.TRACES.glob("*.jsonl.zst"), key=lambda file: file.stat().st_size)[:12]
     if not traces:
         pytest.skip(f"the recorded traces are not in {lab.TRACES}")
-    run = lab.Run("traces", "replay", *traces, "--policies", "none,recency,cwl", "--ceiling", "8000")
+    run = lab.Run("traces", "replay", *traces, "--policies", "none,recency,cwl", "--budget", "8000")
     for size in SIZES:
         page = stage.open(run.url, SIZES[size])
         expect(page.get_by_role("region", name="The table of sessions").locator("tbody tr")).to_have_count(len(run.data["sessions"]))

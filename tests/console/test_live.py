@@ -234,11 +234,11 @@ def test_what_if_is_the_labs_answer(stage, played):
     expect(page.get_by_text("replayed by the lab")).to_be_visible(timeout=4 * PATIENCE)
     compare = page.get_by_role("region", name="As it is, and what if")
     expect(compare.get_by_role("row", name="Passes")).to_be_visible()
-    slider = page.get_by_role("slider", name="Load line")
+    slider = page.get_by_role("slider", name="Budget")
     slider.focus()
     page.keyboard.press("ArrowRight")
     expect(slider).to_have_attribute("aria-valuetext", "5,000 tokens")
-    expect(compare).to_contain_text("--ceiling 5000")
+    expect(compare).to_contain_text("--budget 5000")
     keep(page, "live-whatif")
 
 

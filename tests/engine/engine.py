@@ -3,7 +3,7 @@
     python engine.py --server llama-server --model MODEL.gguf [--session SESSION.jsonl]
 
 Plays one scripted session of tool calls through the proxy to llama.cpp's server, once for each of
-`floor = "auto"`, `floor = "ceiling"` and mode `off`, round by round, and prints what the engine
+`floor = "auto"`, `floor = "budget"` and mode `off`, round by round, and prints what the engine
 itself reports: tokens of prompts, how many of them it had cached, and the time to its first token.
 The engine reads every prompt in full; what it would answer is thrown away, and the script answers
 in its place, so that each way is asked the same. Never judges a time.
@@ -36,7 +36,7 @@ EPISODE = 4
 WAYS = {
     "off": ({}, {"x-plimsoll-mode": "off"}),
     "auto": ({"PLIMSOLL__BUDGET__FLOOR": "auto"}, {}),
-    "ceiling": ({"PLIMSOLL__BUDGET__FLOOR": "ceiling"}, {}),
+    "budget": ({"PLIMSOLL__BUDGET__FLOOR": "budget"}, {}),
 }
 
 

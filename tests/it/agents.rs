@@ -59,7 +59,7 @@ fn sessions_of_all_agents_are_found_and_played() {
             "replay",
             "--policies",
             "cwl",
-            "--ceiling",
+            "--budget",
             "8k",
             "--json",
             "out.json",
@@ -96,7 +96,7 @@ fn some_agents_alone_can_be_asked_for_and_bad_lines_are_told() {
     let file = home.path().join(PLACES[1].1);
     let whole = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{whole}{{ torn")).unwrap();
-    let arguments = ["replay", "--policies", "cwl", "--ceiling", "8k"];
+    let arguments = ["replay", "--policies", "cwl", "--budget", "8k"];
     let (code, _, said) = run(
         home.path(),
         &[&arguments[..], &["--from", "codex"]].concat(),
@@ -119,7 +119,7 @@ fn some_agents_alone_can_be_asked_for_and_bad_lines_are_told() {
             "tune",
             "--from",
             "claude",
-            "--ceilings",
+            "--budgets",
             "8k",
             "--floors",
             "auto",

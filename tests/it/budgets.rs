@@ -250,7 +250,7 @@ async fn a_budget_out_of_reach_is_passed_for_only_where_it_pays() {
         let broken = breaks(&upstream.bodies());
         assert!(range.contains(&broken), "{words}: {broken}");
         // What is not taken is counted. The series is there from the start, so its value counts.
-        let of_ceiling = "plimsoll_passes_declined_total{trigger=\"ceiling\"}";
+        let of_ceiling = "plimsoll_passes_declined_total{trigger=\"budget\"}";
         let declined = total(&proxy, of_ceiling).await;
         assert!(declined >= 10.0, "{words}: {declined}");
     }

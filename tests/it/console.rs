@@ -168,7 +168,7 @@ async fn a_live_session_is_shown_as_the_description_says() {
         (Some(u64::from(TURNS)), Some(true))
     );
     assert_eq!(row["mode"], "manage");
-    assert_eq!(row["tau"], CEILING);
+    assert_eq!(row["budget"], CEILING);
     assert_eq!(row["spark"].as_array().unwrap().len(), TURNS as usize);
     let names: Vec<&str> = whole["episodes"]
         .as_array()

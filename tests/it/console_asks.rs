@@ -147,7 +147,7 @@ async fn a_session_is_played_under_other_lines() {
     let session = played(&proxy, false).await;
     let url = format!("http://{}/api/sessions/{session}/whatif", proxy.admin);
     let ask =
-        json!({"taus": [6000, 12000], "floors": ["auto", "0.5"], "policies": ["none", "cwl"]});
+        json!({"budgets": [6000, 12000], "floors": ["auto", "0.5"], "policies": ["none", "cwl"]});
     let response = soon(client().post(&url).body(ask.to_string()).send())
         .await
         .unwrap();
@@ -182,7 +182,7 @@ async fn a_session_is_played_under_other_lines() {
     );
     let of = |tau: u32, floor: &str, policy: &str| {
         let fits = |point: &&Value| {
-            point["tau"] == tau && point["floor"] == *floor && point["policy"] == *policy
+            point["budget"] == tau && point["floor"] == *floor && point["policy"] == *policy
         };
         points.iter().find(fits).unwrap()
     };
@@ -190,10 +190,10 @@ async fn a_session_is_played_under_other_lines() {
     assert!(low["passes"].as_u64() > Some(0) && whole["passes"] == 0);
     assert!(low["peak"].as_u64() < whole["peak"].as_u64());
     for (ask, code) in [
-        (json!({"taus": []}), "bad_body"),
-        (json!({"taus": [100]}), "bad_body"),
-        (json!({"taus": [8000], "floors": ["deep"]}), "bad_body"),
-        (json!({"taus": [8000], "policies": ["lru"]}), "bad_body"),
+        (json!({"budgets": []}), "bad_body"),
+        (json!({"budgets": [100]}), "bad_body"),
+        (json!({"budgets": [8000], "floors": ["deep"]}), "bad_body"),
+        (json!({"budgets": [8000], "policies": ["lru"]}), "bad_body"),
     ] {
         let (status, refused) = posted(&proxy, &format!("sessions/{session}/whatif"), &ask).await;
         assert_eq!(

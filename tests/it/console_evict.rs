@@ -174,7 +174,7 @@ async fn what_waits_is_taken_first_in_the_pass_that_comes_by_itself() {
         through(&mut agent, 1).await;
         passes = got(&proxy, &path).await["passes"].clone();
     }
-    assert_eq!(passes[0]["trigger"], "ceiling");
+    assert_eq!(passes[0]["trigger"], "budget");
     let pass = got(&proxy, &format!("{path}/passes/{}", passes[0]["turn"])).await;
     let moved = |id: &str| {
         let moves = pass["moves"].as_array().unwrap();

@@ -365,7 +365,7 @@ async fn what_if_is_what_the_lab_says() {
     let (recording, trace) = read(&path);
     let live = Live::play(&recording, &trace, ceiling).await;
     let taus = [ceiling, ceiling * 2];
-    let ask = json!({"taus": taus, "policies": ["none", "cwl"]});
+    let ask = json!({"budgets": taus, "policies": ["none", "cwl"]});
     let (status, lines) = posted_raw(
         &live.proxy,
         &format!("sessions/{}/whatif", live.session),
@@ -376,7 +376,7 @@ async fn what_if_is_what_the_lab_says() {
     let lines = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
-    let points: Vec<Value> = lines.filter(|line: &Value| line["tau"].is_u64()).collect();
+    let points: Vec<Value> = lines.filter(|line: &Value| line["budget"].is_u64()).collect();
     assert_eq!(points.len(), 4);
     // The newest answer has not come back yet, so nothing is known to have asked for it.
     let mut before = trace;
@@ -386,7 +386,7 @@ async fn what_if_is_what_the_lab_says() {
         let ladder: Ladder = point["policy"].as_str().unwrap().parse().unwrap();
         let options = Options {
             policies: vec![ladder],
-            ceilings: vec![u32::try_from(point["tau"].as_u64().unwrap()).unwrap()],
+            ceilings: vec![u32::try_from(point["budget"].as_u64().unwrap()).unwrap()],
             pricing: Pricing::named(MODEL).unwrap(),
             threads: 1,
             ..Options::default()

@@ -227,7 +227,7 @@ fn the_readme_says_what_a_larger_budget_saves() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     let defaults = file("config/plimsoll.toml");
-    assert!(defaults.contains("\nceiling = 80000\n"), "the default");
+    assert!(defaults.contains("\ntokens = 80000\n"), "the default");
     let (opening, saved) = (opening(), saved(&text));
     for sentence in [
         format!("costs {saved} less at the default budget of 80,000 tokens"),

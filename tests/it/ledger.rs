@@ -150,7 +150,7 @@ fn close(found: f64, expect: f64) {
 fn agrees(shown: &str, sent: &Counted, whole: &Counted) {
     let requests = sent.requests;
     assert!(
-        value(shown, "plimsoll_passes_total{trigger=\"ceiling\"}") >= 3.0,
+        value(shown, "plimsoll_passes_total{trigger=\"budget\"}") >= 3.0,
         "{shown}"
     );
     assert!(requests >= TURNS + 4, "{requests}");

@@ -120,7 +120,7 @@ async fn the_console_shows_what_was_sent_and_what_would_have_been() {
         view <= u64::from(CEILING) && view < input,
         "{view} of {input}"
     );
-    assert_eq!(row["zone"], "red", "what was sent is above the ceiling");
+    assert_eq!(row["zone"], "red", "what was sent is over budget");
     assert_eq!(row["spark"].as_array().unwrap().last(), Some(&row["in"]));
     let money = &row["projected"]["usd"];
     let part = |name: &str| money[name].as_f64().unwrap();

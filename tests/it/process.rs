@@ -398,15 +398,15 @@ fn check_says_what_is_wrong_and_where() {
 
     std::fs::write(
         directory.path().join("p.toml"),
-        "[budget]\ncieling = 1\nfloor = 2.0\n",
+        "[budget]\ntokns = 1\nfloor = 2.0\n",
     )
     .unwrap();
     let (code, out, _) = run(directory.path(), &["check", "p.toml"], &[]);
     assert_eq!(code, Some(1));
     assert_eq!(
         out,
-        "p.toml:2: unknown key `budget.cieling`; did you mean `budget.ceiling`?\n\
-         p.toml:3: `budget.floor`: must be auto, ceiling, or a fraction greater than 0 and at most 1, such as 0.7\n"
+        "p.toml:2: unknown key `budget.tokns`; did you mean `budget.tokens`?\n\
+         p.toml:3: `budget.floor`: must be auto, budget, or a fraction greater than 0 and at most 1, such as 0.7\n"
     );
     let (code, _, err) = run(directory.path(), &["check", "nowhere.toml"], &[]);
     assert_eq!(code, Some(1));
@@ -443,7 +443,7 @@ fn serve_refuses_what_it_cannot_do() {
             elsewhere.path(),
             &["serve", "--budget", "12"],
             &[],
-            "--budget: `budget.ceiling`: must be a whole number of tokens, at least 4000",
+            "--budget: `budget.tokens`: must be a whole number of tokens, at least 4000",
         ),
         (
             elsewhere.path(),

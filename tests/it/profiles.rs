@@ -347,7 +347,7 @@ fn a_profile_that_names_an_unknown_rung_does_not_start() {
     let text = "[profiles.mine]\npolicies = [\"repeat\", \"evict-all\"]\n[profiles.mine.keep]\nshare = 3.0\n";
     std::fs::write(directory.path().join("p.toml"), text).unwrap();
     let rung = "p.toml:2: `profiles.mine.policies`: `evict-all` is not one of";
-    let share = "p.toml:4: `profiles.mine.keep.share`: must be a share of the ceiling";
+    let share = "p.toml:4: `profiles.mine.keep.share`: must be a share of the budget";
     let (code, _, err) = run(directory.path(), &["serve", "--config", "p.toml"], &[]);
     assert_eq!(code, Some(1));
     for wanted in [rung, "\"loop-guard\"", share] {

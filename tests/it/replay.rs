@@ -85,7 +85,7 @@ const FIGURES: [&str; 19] = [
     "requests",
     "tokens_sent",
     "peak",
-    "over_ceiling",
+    "over_budget",
     "prune_rate",
     "passes",
     "passes_above_floor",
@@ -110,7 +110,7 @@ fn policies_are_compared_in_a_table_and_as_json() {
     let output = replay(&[
         "--policies",
         "cwl,none",
-        "--ceiling",
+        "--budget",
         "40000",
         "--json",
         file.to_str().unwrap(),
@@ -154,7 +154,7 @@ fn thoughts_are_made_up_charged_and_told_of_each_play() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("figures.json");
     let figures = |arguments: &[&str]| -> (String, Value) {
-        let mut all = vec!["--policies", "none,cwl", "--ceiling", "40000"];
+        let mut all = vec!["--policies", "none,cwl", "--budget", "40000"];
         all.extend(["--json", file.to_str().unwrap()]);
         all.extend(arguments);
         let output = replay(&all);
@@ -184,7 +184,7 @@ fn thoughts_are_made_up_charged_and_told_of_each_play() {
     let grown = number(none, "came_in") - number(&plain["policies"][0], "peak");
     assert!(grown > 0.5 * 800.0 * answers, "{grown}");
     let over = none["over"].as_array().unwrap();
-    assert_eq!(over.len() as u64, json["policies"][0]["over_ceiling"]);
+    assert_eq!(over.len() as u64, json["policies"][0]["over_budget"]);
     for one in over {
         assert!(number(one, "sent") > 40_000.0 && number(one, "kept") < number(one, "sent"));
         assert_eq!(one["kept_over"], number(one, "kept") > 40_000.0);
@@ -194,14 +194,14 @@ fn thoughts_are_made_up_charged_and_told_of_each_play() {
     assert_eq!(passes.len() as u64, json["policies"][1]["passes"]);
     for pass in passes {
         assert!(number(pass, "floor") < 40_000.0 && number(pass, "after") < number(pass, "before"));
-        assert!(number(pass, "came_in") > 0.0 && pass["trigger"] == "ceiling");
+        assert!(number(pass, "came_in") > 0.0 && pass["trigger"] == "budget");
     }
     assert!(number(cwl, "mean_view") < number(none, "mean_view"));
 }
 
 /// Writes views of the bundled session, and reads them.
 fn views(file: &std::path::Path, arguments: &[&str]) -> Vec<Value> {
-    let mut all = vec!["--policies", "none,cwl,recency", "--ceiling", "8000"];
+    let mut all = vec!["--policies", "none,cwl,recency", "--budget", "8000"];
     all.extend(["--annotate", "none", "--views", file.to_str().unwrap()]);
     all.extend(arguments);
     let output = replay(&all);
@@ -333,7 +333,7 @@ fn sessions_are_cut_once_and_judged_by_their_future() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("cut.jsonl");
     let cut = |more: &[&str]| {
-        let ceiling = ["--policies", "none,cwl,oldest-turn", "--ceiling", "40000"];
+        let ceiling = ["--policies", "none,cwl,oldest-turn", "--budget", "40000"];
         let all = [&ceiling[..], &["--annotate", "none", "--cut-points"], more];
         replay(&all.concat())
     };
@@ -352,7 +352,7 @@ fn sessions_are_cut_once_and_judged_by_their_future() {
     );
     assert!(missed.split(' ').any(|count| count == "1"), "{table}");
     assert!(table.contains(
-        "1 conversations, each cut once before a request above the ceiling; the future of 1"
+        "1 conversations, each cut once before a request over the budget; the future of 1"
     ));
     let views = std::fs::read_to_string(&file).unwrap();
     let views: Vec<Value> = views
@@ -369,8 +369,8 @@ fn sessions_are_cut_once_and_judged_by_their_future() {
         "there is one turn of each"
     );
     assert_ne!(cut(&["--seed", "5"]).stdout, cut(&["--seed", "1"]).stdout);
-    let several = replay(&["--ceiling", "40000,80000", "--cut-points"]);
-    assert!(text(&several.stderr).contains("looked at under one ceiling"));
+    let several = replay(&["--budget", "40000,80000", "--cut-points"]);
+    assert!(text(&several.stderr).contains("looked at under one budget"));
     let alone = replay(&["--seed", "3"]);
     assert_eq!(alone.status.code(), Some(2), "there is nothing to draw");
 }
@@ -378,7 +378,7 @@ fn sessions_are_cut_once_and_judged_by_their_future() {
 #[test]
 fn an_item_has_a_story() {
     let explain = |item| {
-        let mut arguments = vec!["--policies", "cwl", "--ceiling", "40000"];
+        let mut arguments = vec!["--policies", "cwl", "--budget", "40000"];
         arguments.extend(["--annotate", "none", "--explain", item]);
         replay(&arguments)
     };
@@ -386,7 +386,7 @@ fn an_item_has_a_story() {
     let story = text(&explain("read:10").stdout);
     for words in [
         "Read:10: ",
-        "pass 1 (ceiling): ",
+        "pass 1 (budget): ",
         "the view had ",
         "the pass took: ",
     ] {
@@ -409,12 +409,14 @@ fn what_cannot_be_done_is_said_in_words() {
         (&["--prices", "gold"], 1, "no prices are named \"gold\""),
         (&["--explain", "Read:1"], 1, "one policy"),
         (&["--policies", "magic"], 2, "is not one of \"repeat\""),
-        (&["--ceiling", "100"], 2, "at least 4000"),
+        (&["--budget", "100"], 2, "at least 4000"),
+        (&["--ceiling", "40k"], 2, "is called --budget now"),
+        (&["--floor", "ceiling"], 2, "is called `budget` now"),
         (&["--floor", "2"], 2, "at most 1"),
         (&["--think", "much"], 2, "N or N,SPREAD"),
         (&["--turns", "5"], 2, "--views <FILE>"),
         (
-            &["--views", "none.jsonl", "--ceiling", "40k,80k"],
+            &["--views", "none.jsonl", "--budget", "40k,80k"],
             1,
             "give one",
         ),
@@ -438,7 +440,7 @@ fn a_page_shows_every_policy_and_loads_nothing() {
     let output = replay(&[
         "--policies",
         "none,recency,cwl",
-        "--ceiling",
+        "--budget",
         "40000",
         "--html",
         file.to_str().unwrap(),
@@ -494,7 +496,7 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
     let output = run(
         "tune",
         &[
-            "--ceilings",
+            "--budgets",
             "60000,30000",
             "--floors",
             "0.6,auto,0.6",
@@ -519,7 +521,7 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
     let pairs: Vec<(u64, String)> = settings
         .iter()
         .map(|one| {
-            let ceiling = one["ceiling"].as_u64().unwrap();
+            let ceiling = one["budget"].as_u64().unwrap();
             (ceiling, one["floor"].to_string())
         })
         .collect();
@@ -538,8 +540,8 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
     }
     let taken = &json["recommended"];
     let lines = format!(
-        "[budget]\nceiling = {}\nfloor = {}\n",
-        taken["ceiling"], taken["floor"]
+        "[budget]\ntokens = {}\nfloor = {}\n",
+        taken["budget"], taken["floor"]
     );
     assert!(shown.ends_with(&lines), "{lines} not in {shown}");
     assert!(shown.contains("it is the cheapest whose K is within 0.005"));
@@ -554,7 +556,8 @@ fn a_ceiling_and_a_floor_are_recommended_with_the_reason() {
 fn tune_says_what_it_cannot_do() {
     for (arguments, code, words) in [
         (&["--min-tokens", "9000000"][..], 1, "lower --min-tokens"),
-        (&["--ceilings", "100"], 2, "at least 4000"),
+        (&["--budgets", "100"], 2, "at least 4000"),
+        (&["--ceilings", "40k"], 2, "--budgets"),
         (&["--floors", "0.5,low"], 2, "a fraction greater than 0"),
     ] {
         let output = run("tune", arguments);
@@ -563,6 +566,6 @@ fn tune_says_what_it_cannot_do() {
         assert!(errors.contains(words), "{arguments:?}: {errors}");
     }
     // Nothing comes near this ceiling.
-    let output = run("tune", &["--ceilings", "900000", "--floors", "auto"]);
+    let output = run("tune", &["--budgets", "900000", "--floors", "auto"]);
     assert!(text(&output.stdout).contains("stay with the defaults"));
 }

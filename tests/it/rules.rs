@@ -50,8 +50,8 @@ const FAULTS: &[(&str, Faults)] = &[
     (
         "PlimsollOverTheLine",
         &[
-            (&["ceiling_ratio_count"], Fault::Grows(10.0)),
-            (&["ceiling_ratio_bucket", "\"+Inf\""], Fault::Grows(10.0)),
+            (&["budget_ratio_count"], Fault::Grows(10.0)),
+            (&["budget_ratio_bucket", "\"+Inf\""], Fault::Grows(10.0)),
         ],
     ),
     (

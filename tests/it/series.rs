@@ -34,14 +34,14 @@ fn sizes(start: &str, end: &str) {
     let ratio = |labels: &str| {
         value(
             end,
-            &format!("plimsoll_context_ceiling_ratio_bucket{{le=\"{labels}\"}}"),
+            &format!("plimsoll_context_budget_ratio_bucket{{le=\"{labels}\"}}"),
         )
     };
-    let sent = value(end, "plimsoll_context_ceiling_ratio_count");
+    let sent = value(end, "plimsoll_context_budget_ratio_count");
     // One a hop, and each of them under the line: passes came, and nothing here can't be evicted.
     assert_eq!(ratio("1"), sent);
     assert!(sent >= 18.0 && ratio("0.5") < sent, "{sent}");
-    assert_eq!(value(start, "plimsoll_context_ceiling_ratio_count"), 0.0);
+    assert_eq!(value(start, "plimsoll_context_budget_ratio_count"), 0.0);
     // The results by the class of their tool are the results, but for what each is rounded by.
     let classes = ["bulk", "read", "shell", "write", "unknown"];
     let classes = classes.map(|class| {
@@ -128,7 +128,7 @@ async fn what_goes_up_as_the_client_made_it_is_counted_over_the_line() {
     let answer = agent.told("refuse").ask().await.whole();
     assert_eq!(answer.header("x-plimsoll-fail-open"), "refused");
     let shown = hour.shown().await;
-    let bucket = "plimsoll_context_ceiling_ratio_bucket{le=\"1\"}";
-    let all = value(&shown, "plimsoll_context_ceiling_ratio_count");
+    let bucket = "plimsoll_context_budget_ratio_bucket{le=\"1\"}";
+    let all = value(&shown, "plimsoll_context_budget_ratio_count");
     assert_eq!(all - value(&shown, bucket), 1.0, "{shown}");
 }

@@ -77,8 +77,8 @@ fn what_can_not_be_meant_is_refused_with_what_to_type() {
         ),
         (
             &[],
-            &[("PLIMSOLL__BUDGET_CEILING", "40k")],
-            "PLIMSOLL__BUDGET__CEILING",
+            &[("PLIMSOLL__BUDGET_TOKENS", "40k")],
+            "PLIMSOLL__BUDGET__TOKENS",
         ),
     ];
     for (arguments, env, hint) in table {
@@ -167,7 +167,7 @@ fn check_takes_what_people_write() {
         "[server]\nlisten = 8080",
         "[server]\nlisten = \":8080\"\nadmin = \"localhost:9090\"",
         "[server]\nlisten = \"[::1]:8787\"",
-        "[budget]\nceiling = \"40k\"\nimplicit_tokens = \"2k\"",
+        "[budget]\ntokens = \"40k\"\nimplicit_tokens = \"2k\"",
         "[log]\nlevel = \"warn, plimsoll=debug\"",
         "[upstream]\nbase_url = \"https://api.openai.com/v1/chat/completions\"",
         "[upstream]\nbase_url = \"https://api.anthropic.com/\"",
@@ -185,7 +185,7 @@ fn check_takes_what_people_write() {
     let stray = [("PLIMSOLL_BUDGET", "40000")];
     let (code, said) = ends(directory.path(), &["check"], &stray);
     assert_eq!(code, Some(0));
-    assert!(said.contains("PLIMSOLL__BUDGET__CEILING"), "{said}");
+    assert!(said.contains("PLIMSOLL__BUDGET__TOKENS"), "{said}");
 }
 
 /// An upstream that says which path it was asked for.
@@ -238,7 +238,7 @@ async fn a_server_takes_short_forms_and_says_which_variables_it_does_not_read() 
     process.signal("-TERM");
     let before = process.before.clone();
     assert_eq!(process.end().await.0, Some(0));
-    assert!(before.contains("PLIMSOLL__BUDGET__CEILING"), "{before}");
+    assert!(before.contains("PLIMSOLL__BUDGET__TOKENS"), "{before}");
     assert!(before.contains("PLIMSOLL__SERVER__LISTEN"), "{before}");
     assert!(!before.contains("SERVICE_HOST"), "{before}");
 }
@@ -280,11 +280,11 @@ fn sizes(text: &str) -> Vec<(&'static str, Result<u32, String>)> {
     let mut read = vec![
         (
             "file",
-            ceiling(&format!("[budget]\nceiling = \"{text}\""), None, &[]),
+            ceiling(&format!("[budget]\ntokens = \"{text}\""), None, &[]),
         ),
         (
             "variable",
-            ceiling("", None, &[("PLIMSOLL__BUDGET__CEILING", text)]),
+            ceiling("", None, &[("PLIMSOLL__BUDGET__TOKENS", text)]),
         ),
         ("flag", ceiling("", Some(text), &[])),
         ("header", header()),
@@ -292,8 +292,8 @@ fn sizes(text: &str) -> Vec<(&'static str, Result<u32, String>)> {
     // What these read is their own affair, so only whether they take it is compared.
     let of_file = read[0].1.clone();
     for (command, flag) in [
-        ("replay", "--ceiling"),
-        ("tune", "--ceilings"),
+        ("replay", "--budget"),
+        ("tune", "--budgets"),
         ("demo", "--budget"),
     ] {
         let taken = lab(command, flag).map(|_| of_file.clone().unwrap_or_default());

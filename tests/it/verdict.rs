@@ -69,7 +69,7 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
         .collect();
     assert_eq!(names, ["none", "repeat+keep+cwl"]);
     assert_eq!(json["settings"]["annotate"], "obedient");
-    assert_eq!(json["settings"]["ceilings"], serde_json::json!([80_000]));
+    assert_eq!(json["settings"]["budgets"], serde_json::json!([80_000]));
     let usd = json["policies"][1]["usd"].as_f64().unwrap();
     assert_eq!(format!("${usd:.2}"), rows[2][1]);
     assert!(
@@ -78,7 +78,7 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
     );
 
     // Other budgets, of which the first is judged, and what the columns mean.
-    let output = replay(&["--ceiling", "60k,20k", "--explain-figures"]);
+    let output = replay(&["--budget", "60k,20k", "--explain-figures"]);
     let shown = text(&output.stdout);
     assert!(
         shown.starts_with("1 session, which grows past 60k. "),
@@ -90,7 +90,7 @@ fn what_is_served_is_judged_first_and_told_at_five_budgets() {
 
 #[test]
 fn a_session_that_never_reaches_the_budget_costs_what_is_offered() {
-    let output = replay(&["--ceiling", "1000k"]);
+    let output = replay(&["--budget", "1000k"]);
     let shown = text(&output.stdout);
     let first = shown.lines().next().unwrap();
     assert!(
@@ -101,9 +101,9 @@ fn a_session_that_never_reaches_the_budget_costs_what_is_offered() {
         first.contains(": nothing reaches a budget of 1000k. Plimsoll would cost "),
         "{first}"
     );
-    let (_, tried) = first.split_once("Try --ceiling ").unwrap();
+    let (_, tried) = first.split_once("Try --budget ").unwrap();
     let (tried, _) = tried.split_once(',').unwrap();
-    let again = replay(&["--ceiling", tried]);
+    let again = replay(&["--budget", tried]);
     let again = text(&again.stdout);
     assert!(again.starts_with("1 session, which grows past "), "{again}");
     assert!(again.contains(" % less. "), "what is advised pays: {again}");
@@ -111,14 +111,14 @@ fn a_session_that_never_reaches_the_budget_costs_what_is_offered() {
 
 #[test]
 fn all_policies_are_compared_by_one_word_and_a_bad_name_is_refused() {
-    let output = replay(&["--policies", "all,none,cwl", "--ceiling", "40k"]);
+    let output = replay(&["--policies", "all,none,cwl", "--budget", "40k"]);
     let shown = text(&output.stdout);
     for row in ["cwl ", "cwl-paper ", "recency ", "keep-recent ", "none "] {
         let rows = shown.lines().filter(|line| line.starts_with(row)).count();
         assert_eq!(rows, 1, "{row}: {shown}");
     }
     assert!(!shown.contains("K+named: visible"), "{shown}");
-    let output = replay(&["--policies", "cwl", "--ceiling", "40k", "--explain-figures"]);
+    let output = replay(&["--policies", "cwl", "--budget", "40k", "--explain-figures"]);
     assert!(text(&output.stdout).contains("K+named: visible"));
     let output = replay(&["--policies", "every"]);
     let said = text(&output.stderr);
@@ -170,7 +170,7 @@ fn what_a_finding_is_worth_is_asked_where_nobody_marks_and_something_evicts() {
         (["--annotate", "scripted"], "nobody marked"),
         (["--policies", "none"], "a policy that evicts"),
     ] {
-        let mut all = vec!["--worth", "--views", "never.jsonl", "--ceiling", "8k"];
+        let mut all = vec!["--worth", "--views", "never.jsonl", "--budget", "8k"];
         all.extend(arguments);
         let said = text(&replay(&all).stderr);
         assert!(said.contains(why), "{said}");

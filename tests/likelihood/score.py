@@ -1,6 +1,6 @@
 """How likely a real model finds the recorded answers, given what each policy sent.
 
-    plimsoll replay TRACES --ceiling 5000 --annotate none --views views.jsonl …
+    plimsoll replay TRACES --budget 5000 --annotate none --views views.jsonl …
     python score.py views.jsonl [more.jsonl …] --scores scores.jsonl [--model gemma] [--threads 1]
     python report.py views.jsonl scores.jsonl
 

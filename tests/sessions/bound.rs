@@ -136,7 +136,7 @@ async fn recorded_sessions_of_bound_thoughts_are_refused_once_a_tenant() {
             let began = std::time::Instant::now();
             let figures = play(group, ceiling, streamed).await;
             println!(
-                "τ {ceiling}, streamed {streamed}: {figures:?}, {:.1?}",
+                "budget {ceiling}, streamed {streamed}: {figures:?}, {:.1?}",
                 began.elapsed()
             );
         }

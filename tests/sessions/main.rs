@@ -151,16 +151,16 @@ async fn recorded_sessions_stay_under_their_ceiling() {
                     .for_each(|one| println!("{one:?}"));
             }
             println!(
-                "τ {ceiling} {} {guide:?}: {figures}",
+                "budget {ceiling} {} {guide:?}: {figures}",
                 if streamed { "streamed" } else { "whole" }
             );
             all.add(figures);
         }
-        println!("τ {ceiling} in all: {all}");
+        println!("budget {ceiling} in all: {all}");
         if automatic && all_of_them && beside_index().is_some() {
             assert!(
                 all.share() >= share,
-                "τ {ceiling}: {} of {share}",
+                "budget {ceiling}: {} of {share}",
                 all.share()
             );
         }

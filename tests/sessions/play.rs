@@ -240,7 +240,7 @@ impl Play {
                 "{} tokens, {pinned} pinned, reported {reported}, rightly {rightly}",
                 request.size
             );
-            found.push(Violation::new("ceiling", format!("{id} turn {turn}"), text));
+            found.push(Violation::new("budget", format!("{id} turn {turn}"), text));
         }
     }
 }

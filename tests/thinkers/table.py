@@ -1,12 +1,12 @@
 """What passes cost where models think: recorded sessions under each provider's rule, as one table.
 
     python table.py --plimsoll target/release/plimsoll TRACES [TRACES …]
-        [--rules none,calls] [--sizes 0,250,800,2500] [--ceilings 40000,80000] [--out DIRECTORY]
+        [--rules none,calls] [--sizes 0,250,800,2500] [--budgets 40000,80000] [--out DIRECTORY]
 
 Plays each rule at each size of thoughts by `plimsoll replay --think --family`, and keeps what that wrote in --out:
 what was played is not played again. "a token" is how many passes there are for each token that came in behind the
-first τ of a session, beside those of the same sessions without thoughts; "too deep" counts passes that end below their
-floor by more than their last step. Then lists the requests above τ and why. Owns the choice of what is played and what
+first budget of a session, beside those of the same sessions without thoughts; "too deep" counts passes that end below their
+floor by more than their last step. Then lists the requests over budget and why. Owns the choice of what is played and what
 is told; `plimsoll replay` measures it.
 """
 
@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-HEAD = ("rule", "thought", "τ", "requests", "over", "passes", "a token", "too deep", "above floor", "came in", "cost", "none",
+HEAD = ("rule", "thought", "budget", "requests", "over", "passes", "a token", "too deep", "above floor", "came in", "cost", "none",
         "of that output", "K", "L", "P", "mean view")
 
 
@@ -34,7 +34,7 @@ def played(args, rule, size):
     """The report of all sessions under a rule, from a file if they were played before."""
     file = args.out / f"{rule}-{size}.json"
     command = [args.plimsoll, "replay", *args.traces, "--policies", f"none,{args.policy}"]
-    command += ["--ceiling", args.ceilings, "--think", size, "--family", rule, *args.flags]
+    command += ["--budget", args.budgets, "--think", size, "--family", rule, *args.flags]
     key = json.dumps(command)
     known = file.with_suffix(".command")
     if not (file.exists() and known.exists() and known.read_text() == key):
@@ -55,33 +55,33 @@ def millions(tokens):
     return f"{tokens / 1e6:.2f}"
 
 
-def rate(plays, ceiling):
-    """Passes for each token that came in when the first τ was full."""
-    came = sum(max(0, play["came_in"] - ceiling) for play in plays)
+def rate(plays, budget):
+    """Passes for each token that came in when the first budget was full."""
+    came = sum(max(0, play["came_in"] - budget) for play in plays)
     return sum(len(play["passes"]) for play in plays) / came if came else 0
 
 
-def row(rule, size, ceiling, plays, untouched, plain):
+def row(rule, size, budget, plays, untouched, plain):
     """The sum over the sessions; `plain` is their rate of passes without thoughts."""
     passes = [one for play in plays for one in play["passes"]]
     deep = sum(one["after"] + one["last"] < one["floor"] for one in passes)
-    own = rate(plays, ceiling)
+    own = rate(plays, budget)
     total = {name: sum(play[name] for play in plays)
              for name in ("requests", "extra_requests", "tokens_sent", "came_in", "cost", "cost_of_thoughts")}
     above = sum(one["after"] > one["floor"] for one in passes)
     sent = total["tokens_sent"] / max(1, total["requests"] + total["extra_requests"])
-    return (rule, size, ceiling, total["requests"], sum(len(play["over"]) for play in plays), len(passes),
+    return (rule, size, budget, total["requests"], sum(len(play["over"]) for play in plays), len(passes),
             f"{own / plain:.2f}" if plain else "–", deep, above,
             millions(total["came_in"]), millions(total["cost"]), millions(sum(play["cost"] for play in untouched)),
             millions(total["cost_of_thoughts"]), share(plays, "anchors"), share(plays, "lines"),
             share(plays, "passages"), f"{sent:.0f}")
 
 
-def why(over, ceiling):
-    """What kept a request above τ."""
+def why(over, budget):
+    """What kept a request over budget."""
     if over["kept_over"]:
-        return "tools, system and user text and the newest answer with its results are above τ alone"
-    if over["sent"] - over["thoughts"] <= ceiling:
+        return "tools, system and user text and the newest answer with its results are over budget alone"
+    if over["sent"] - over["thoughts"] <= budget:
         return "it would fit without its thoughts"
     return "something else stayed"
 
@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--plimsoll", default="target/release/plimsoll")
     parser.add_argument("--rules", help="of --family, by commas; all of them if none is named")
     parser.add_argument("--sizes", default="0,250,800,2500")
-    parser.add_argument("--ceilings", default="40000,80000")
+    parser.add_argument("--budgets", default="40000,80000")
     parser.add_argument("--policy", default="cwl")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/thinkers"))
     parser.add_argument("--flags", type=str.split, default=[], help="more flags for replay, in one argument")
@@ -111,22 +111,22 @@ def main():
         for size in args.sizes.split(","):
             print(f"{rule}, {size} tokens", file=sys.stderr)
             sessions = played(args, rule, size)["sessions"]
-            for ceiling in map(int, args.ceilings.split(",")):
+            for budget in map(int, args.budgets.split(",")):
                 def of(policy):
                     return [play for session in sessions for play in session["plays"]
-                            if play["policy"] == policy and play["ceiling"] == ceiling]
+                            if play["policy"] == policy and play["budget"] == budget]
                 if size == args.sizes.split(",")[0]:
-                    plain[ceiling] = rate(of(args.policy), ceiling)
-                rows.append(row(rule, size, ceiling, of(args.policy), of("none"), plain[ceiling]))
+                    plain[budget] = rate(of(args.policy), budget)
+                rows.append(row(rule, size, budget, of(args.policy), of("none"), plain[budget]))
                 for session in sessions:
                     for play in session["plays"]:
-                        if play["policy"] == args.policy and play["ceiling"] == ceiling:
-                            listed += [(rule, size, ceiling, session["name"], one["request"], one["sent"],
-                                        one["kept"], one["thoughts"], why(one, ceiling)) for one in play["over"]]
+                        if play["policy"] == args.policy and play["budget"] == budget:
+                            listed += [(rule, size, budget, session["name"], one["request"], one["sent"],
+                                        one["kept"], one["thoughts"], why(one, budget)) for one in play["over"]]
     print(table(HEAD, rows))
-    print(f"\n{len(listed)} requests above τ" + (":\n" if listed else "."))
+    print(f"\n{len(listed)} requests over budget" + (":\n" if listed else "."))
     if listed:
-        print(table(("rule", "thought", "τ", "session", "request", "sent", "kept", "thoughts", "why"), listed))
+        print(table(("rule", "thought", "budget", "session", "request", "sent", "kept", "thoughts", "why"), listed))
 
 
 if __name__ == "__main__":

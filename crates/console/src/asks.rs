@@ -22,7 +22,7 @@ const SMALL: u32 = 48;
 const NEXT_REQUEST: &str = "the session's next request";
 /// When a pass comes that nobody asks for.
 const NEXT_PASS: &str =
-    "the next pass, which comes by itself when the view would exceed its ceiling";
+    "the next pass, which comes by itself when the view would exceed its budget";
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -204,7 +204,7 @@ fn why(one: &StoryItem, turn: u32, mark: Mark, trigger: Option<&str>) -> (&'stat
                 }
                 Some(_) => {
                     let reason =
-                        format!("the pass of turn {at} made room under the ceiling: {left}");
+                        format!("the pass of turn {at} made room under the budget: {left}");
                     ("pass", reason)
                 }
                 None => {

@@ -34,7 +34,7 @@ const MOST_MESSAGES: usize = 20_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WhatIfAsk {
-    taus: Vec<u32>,
+    budgets: Vec<u32>,
     #[serde(default = "auto")]
     floors: Vec<String>,
     #[serde(default = "cwl")]
@@ -385,7 +385,7 @@ pub fn what_if(
     let Some(played) = played(app, known, &story)? else {
         return Err(content::absent(TextSource::of(app, known)));
     };
-    content::log_look(known, "its texts, to be played under other lines");
+    content::log_look(known, "its texts, to be played under other budgets");
     let settings = app
         .settings
         .settings(ask.profile.as_deref().or(known.row.profile.as_deref()));
@@ -393,10 +393,10 @@ pub fn what_if(
     let pricing = Pricing::named(model).unwrap_or_default();
     let usd = Cost::usd(1.0, &app.models.family(model).prices);
     let of = tried.len();
-    for (at, (tau, floor, name, ladder)) in tried.into_iter().enumerate() {
+    for (at, (budget, floor, name, ladder)) in tried.into_iter().enumerate() {
         let options = Options {
             policies: vec![ladder],
-            ceilings: vec![tau],
+            ceilings: vec![budget],
             floor: floor.1,
             admit: settings.budget.admit.clone(),
             keep: settings.budget.keep.clone(),
@@ -414,7 +414,7 @@ pub fn what_if(
             .map(plimsoll_lab::Played::outcome)
             .next();
         let outcome = outcome.unwrap_or_default();
-        let point = point((tau, &floor.0, &name), &outcome, usd);
+        let point = point((budget, &floor.0, &name), &outcome, usd);
         let command = command(known, ask);
         let progress = json!({"played": at + 1, "of": of, "command": command, "done": at + 1 == of, "error": null});
         if !each(&point) || !each(&progress) {
@@ -437,10 +437,10 @@ fn combinations(ask: &WhatIfAsk) -> Result<Vec<Tried>, ConsoleError> {
         for floor in &ask.floors {
             let depth = sizes::floor(floor)
                 .map_err(|error| refuse(format!("a floor {error}, and not `{floor}`")))?;
-            for tau in &ask.taus {
-                sizes::not_below(*tau, MIN_CEILING)
-                    .map_err(|error| refuse(format!("a ceiling {error}, and not {tau}")))?;
-                tried.push((*tau, (floor.clone(), depth), policy.clone(), ladder.clone()));
+            for budget in &ask.budgets {
+                sizes::not_below(*budget, MIN_CEILING)
+                    .map_err(|error| refuse(format!("a budget {error}, and not {budget}")))?;
+                tried.push((*budget, (floor.clone(), depth), policy.clone(), ladder.clone()));
             }
         }
     }
@@ -451,9 +451,9 @@ fn combinations(ask: &WhatIfAsk) -> Result<Vec<Tried>, ConsoleError> {
 }
 
 /// The figures of one combination.
-fn point((tau, floor, policy): (u32, &str, &str), outcome: &Outcome, usd: Option<f64>) -> Value {
+fn point((budget, floor, policy): (u32, &str, &str), outcome: &Outcome, usd: Option<f64>) -> Value {
     json!({
-        "tau": tau,
+        "budget": budget,
         "floor": floor,
         "policy": policy,
         "usd": usd.map(|usd| usd * outcome.cost),
@@ -472,11 +472,11 @@ fn point((tau, floor, policy): (u32, &str, &str), outcome: &Outcome, usd: Option
 
 /// The command that asks the lab this at a prompt.
 fn command(known: &Known, ask: &WhatIfAsk) -> String {
-    let taus: Vec<String> = ask.taus.iter().map(u32::to_string).collect();
+    let budgets: Vec<String> = ask.budgets.iter().map(u32::to_string).collect();
     let session = &known.row.session;
     let floors = ask.floors.join(",");
-    let ceilings = taus.join(",");
+    let budgets = budgets.join(",");
     format!(
-        "plimsoll export {session} > {session}.jsonl && plimsoll tune {session}.jsonl --ceilings {ceilings} --floors {floors}"
+        "plimsoll export {session} > {session}.jsonl && plimsoll tune {session}.jsonl --budgets {budgets} --floors {floors}"
     )
 }

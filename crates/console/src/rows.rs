@@ -338,7 +338,7 @@ fn base(row: &SessionRow) -> Value {
         "view_tokens": row.view_tokens,
         "in": row.sizes.tokens_in,
         "out": row.sizes.tokens_out,
-        "tau": row.sizes.ceiling,
+        "budget": row.sizes.ceiling,
         "floor": row.sizes.floor,
     })
 }

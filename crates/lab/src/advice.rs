@@ -15,7 +15,7 @@ use super::tune::{Advice, Cell, OVER, SLACK, Surface};
 type Show = fn(&Cell, &Outcome) -> String;
 
 const COLUMNS: [(&str, Show); 14] = [
-    ("τ", |cell, _| cell.ceiling.to_string()),
+    ("budget", |cell, _| cell.ceiling.to_string()),
     ("floor", |cell, _| word(cell.floor)),
     ("cost", |cell, _| millions(cell.outcome.cost)),
     ("× none", |cell, none| {
@@ -37,7 +37,7 @@ const COLUMNS: [(&str, Show); 14] = [
 pub(super) fn word(floor: Floor) -> String {
     match floor {
         Floor::Auto => "auto".to_owned(),
-        Floor::Ceiling => "ceiling".to_owned(),
+        Floor::Ceiling => "budget".to_owned(),
         Floor::Fraction(fraction) => fraction.to_string(),
     }
 }
@@ -99,9 +99,9 @@ pub fn choice(surface: &Surface) -> String {
         return String::new();
     };
     if surface.is_idle() {
-        return "No request of these sessions came near any of these ceilings, so that nothing was \
+        return "No request of these sessions came near any of these budgets, so that nothing was \
                 evicted and nothing\ncan be chosen by them: stay with the defaults, or name lower \
-                --ceilings.\n"
+                --budgets.\n"
             .to_owned();
     }
     match surface.cells.get(advice.knee) {
@@ -153,13 +153,13 @@ pub fn why(surface: &Surface, advice: &Advice) -> String {
     }
     if knee.outcome.cost >= none.cost {
         text.push_str(
-            "\nSending everything is cheaper still: on these sessions a ceiling is worth its price \
+            "\nSending everything is cheaper still: on these sessions a budget is worth its price \
              only where the\nmodel's window asks for one.",
         );
     }
     if advice.holding == 0 {
         text.push_str(
-            "\nNo setting held its ceiling: what may not be evicted is too large for all of them.",
+            "\nNo setting held its budget: what may not be evicted is too large for all of them.",
         );
     }
     text
@@ -182,14 +182,14 @@ fn compared(surface: &Surface, advice: &Advice) -> String {
         return format!("{all} settings");
     }
     format!(
-        "the {} of {all} settings that leave at most {} of their requests over τ",
+        "the {} of {all} settings that leave at most {} of their requests over budget",
         advice.holding,
         share(OVER),
     )
 }
 
 fn name(cell: &Cell) -> String {
-    format!("τ = {} with floor {}", cell.ceiling, word(cell.floor))
+    format!("a budget of {} with floor {}", cell.ceiling, word(cell.floor))
 }
 
 /// A setting as it stands in a configuration file.
@@ -199,7 +199,7 @@ pub fn lines(cell: &Cell) -> String {
         Floor::Auto | Floor::Ceiling => format!("\"{}\"", word(cell.floor)),
         Floor::Fraction(_) => word(cell.floor),
     };
-    format!("[budget]\nceiling = {}\nfloor = {floor}\n", cell.ceiling)
+    format!("[budget]\ntokens = {}\nfloor = {floor}\n", cell.ceiling)
 }
 
 /// The surface: `{"settings": […], "untouched", "recommended", "bend", "thrifty", "safe",
@@ -210,7 +210,7 @@ pub fn json(surface: &Surface, prices: &str) -> Value {
     let cell = |cell: &Cell| {
         let mut value = json::policy("cwl", &cell.outcome);
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("ceiling".to_owned(), json!(cell.ceiling));
+            fields.insert("budget".to_owned(), json!(cell.ceiling));
             fields.insert("floor".to_owned(), json::floor(cell.floor));
         }
         value
@@ -219,7 +219,7 @@ pub fn json(surface: &Surface, prices: &str) -> Value {
     let advice = surface.advice().filter(|_| !surface.is_idle());
     let one = |at: Option<usize>| {
         let found = at.and_then(|at| surface.cells.get(at));
-        found.map(|cell| json!({"ceiling": cell.ceiling, "floor": json::floor(cell.floor)}))
+        found.map(|cell| json!({"budget": cell.ceiling, "floor": json::floor(cell.floor)}))
     };
     json!({
         "settings": settings,

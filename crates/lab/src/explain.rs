@@ -35,7 +35,7 @@ pub enum ExplainError {
         found: Option<String>,
     },
     /// There is more than one story to tell.
-    #[error("an item is explained for one session, one policy and one ceiling: name one of each")]
+    #[error("an item is explained for one session, one policy and one budget: name one of each")]
     One,
     /// The session could not be replayed.
     #[error(transparent)]
@@ -143,7 +143,7 @@ impl Story<'_> {
             ladder, ceiling, ..
         } = self.player.contender;
         format!(
-            "{}: {tokens} tokens{}{inside}; policy {ladder} at τ = {ceiling}\n",
+            "{}: {tokens} tokens{}{inside}; policy {ladder} at a budget of {ceiling}\n",
             called(self.item),
             if result.is_some() {
                 ", its result included"

@@ -33,14 +33,14 @@ pub fn report(report: &Report, options: &Options) -> Value {
 pub fn floor(floor: Floor) -> Value {
     match floor {
         Floor::Auto => json!("auto"),
-        Floor::Ceiling => json!("ceiling"),
+        Floor::Ceiling => json!("budget"),
         Floor::Fraction(fraction) => json!(fraction),
     }
 }
 
 fn settings(options: &Options) -> Value {
     let mut settings = json!({
-        "ceilings": options.ceilings,
+        "budgets": options.ceilings,
         "floor": floor(options.floor),
         "annotate": options.annotate.name(),
         "min_tokens": options.min_tokens,
@@ -116,7 +116,7 @@ fn play(policy: &str, run: &PolicyRun) -> Value {
     });
     json!({
         "policy": policy,
-        "ceiling": run.ceiling,
+        "budget": run.ceiling,
         "requests": outcome.requests,
         "extra_requests": outcome.extra,
         "came_in": run.series.iter().map(|point| point.client).max(),
@@ -145,7 +145,7 @@ pub fn policy(name: &str, outcome: &Outcome) -> Value {
         "requests": outcome.requests,
         "tokens_sent": outcome.sent,
         "peak": outcome.peak,
-        "over_ceiling": outcome.over,
+        "over_budget": outcome.over,
         "prune_rate": outcome.prune_rate(),
         "passes": outcome.passes,
         "passes_above_floor": outcome.shallow,

@@ -15,7 +15,7 @@ const FIGURES: [&str; 17] = [
     "requests",
     "tokens_sent",
     "peak",
-    "over_ceiling",
+    "over_budget",
     "prune_rate",
     "passes",
     "prefix_breaks",
@@ -94,7 +94,7 @@ pub fn report(report: &Report, options: &Options) -> Value {
         "figures": FIGURES,
         "policies": names,
         "settings": {
-            "ceilings": options.ceilings,
+            "budgets": options.ceilings,
             "floor": json::floor(options.floor),
             "annotate": match options.annotate {
                 Annotate::None => "marked by nobody",
@@ -107,7 +107,7 @@ pub fn report(report: &Report, options: &Options) -> Value {
         "models": models.iter().map(ModelPrice::json).collect::<Vec<_>>(),
         "left_out": report.short,
         "total": total,
-        "by_ceiling": by_ceiling(report, options),
+        "by_budget": by_ceiling(report, options),
         "sessions": sessions,
     })
 }
@@ -181,7 +181,7 @@ fn session(session: &SessionOutcome, options: &Options, most: usize) -> Value {
         "tokens": session.tokens,
         "requests": untouched.len(),
         "rows": rows,
-        "by_ceiling": each,
+        "by_budget": each,
         "client": thinned(untouched, most, |point| point.client),
         "series": by_ceiling(series),
         "passes": by_ceiling(|_, run, _| passes(&run.series)),
@@ -298,8 +298,8 @@ mod tests {
         let usd = FIGURES.iter().position(|name| *name == "usd").unwrap();
         assert_eq!(data["total"][1][usd], json!(2.0));
         for ceiling in [0, 1] {
-            assert_eq!(data["by_ceiling"][ceiling][1][cost], json!(24.691_357_8));
-            assert_eq!(session["by_ceiling"][ceiling][1][cost], json!(12.345_678_9));
+            assert_eq!(data["by_budget"][ceiling][1][cost], json!(24.691_357_8));
+            assert_eq!(session["by_budget"][ceiling][1][cost], json!(12.345_678_9));
         }
         let model = json!({"name": "gpt-5", "sessions": 2, "usd_per_million": 1.25});
         assert_eq!(data["models"], json!([model]));
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(data["front"], json!([0, 2]));
         assert_eq!(data["over"], json!([true, false, false]));
         assert_eq!(data["choice"], advice::choice(&tried));
-        assert!(data["choice"].as_str().unwrap().contains("ceiling = 80000"));
+        assert!(data["choice"].as_str().unwrap().contains("tokens = 80000"));
     }
 
     proptest! {

@@ -89,7 +89,7 @@ impl Seat {
         match self.depth {
             Depth::Own => json!({ "floor": json::floor(lab.options.floor) }),
             Depth::Floor(share) => json!({ "floor": share }),
-            Depth::Ceiling(share) => json!({ "ceiling": share }),
+            Depth::Ceiling(share) => json!({ "budget": share }),
         }
     }
 }
@@ -363,7 +363,7 @@ pub fn ceiling(lab: &Lab) -> u32 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "shares are between 0 and 2, and ceilings far below 2^31"
+    reason = "shares are between 0 and 2, and budgets far below 2^31"
 )]
 fn part(ceiling: u32, share: f64) -> u32 {
     (f64::from(ceiling) * share) as u32

@@ -94,7 +94,7 @@ pub fn cut_points(cut: &CutPoints, judged: &[CutRow]) -> String {
         rows.push(cells);
     }
     format!(
-        "{}\n{} conversations, each cut once before a request above the ceiling; the future of {} needs something.\n\
+        "{}\n{} conversations, each cut once before a request over the budget; the future of {} needs something.\n\
          tokens: of a view, on the mean; pruned: the mean share of the history that is left out. no impact: points at \
          which\nthe view shows all strings (that tell where something is), and all lines too, that calls of the recorded \
          future use\nand that no result and no user has said again by then, with Wilson's interval of 95 %. beside: points \
@@ -117,7 +117,7 @@ fn interval(of: Share) -> String {
 pub fn circumstances(report: &Report, options: &Options, sums: bool) -> String {
     let ceilings: Vec<String> = options.ceilings.iter().map(ToString::to_string).collect();
     let ceilings = match sums {
-        true => format!(", ceiling {}", ceilings.join(" + ")),
+        true => format!(", budget {}", ceilings.join(" + ")),
         false => String::new(),
     };
     let count = report.sessions.len();
@@ -166,7 +166,7 @@ pub fn figures(options: &Options) -> String {
         .any(|ladder| ladder.has(Policy::Compaction));
     let summary = match summary {
         true => {
-            "compaction: a summary of 2,000 tokens, or a tenth of τ, is charged as written by a model and \
+            "compaction: a summary of 2,000 tokens, or a tenth of the budget, is charged as written by a model and \
              sent;\nwhat it tells is not known and counts as nothing.\n"
         }
         false => "",
@@ -178,7 +178,7 @@ pub fn figures(options: &Options) -> String {
          weighing more.\nno impact: passes after which nothing was missed that they took, \
          with its 95 % interval.\n\
          above floor: passes that stopped above it; runs: those that were the third of their kind \
-         within ten turns,\nall three with the ceiling met.\n{summary}"
+         within ten turns,\nall three with the budget met.\n{summary}"
     )
 }
 

@@ -213,7 +213,7 @@ fn an_item_is_explained_from_its_pass_to_its_later_need() {
     let text = explain(&one, &trace, &name).unwrap();
     for words in [
         "pass ",
-        "(ceiling)",
+        "(budget)",
         "needed later",
         played.needs.string(miss.string),
     ] {

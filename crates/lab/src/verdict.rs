@@ -120,7 +120,7 @@ fn advice(report: &Report, options: &Options, at: usize) -> String {
     }
     match largest / 2 {
         small if small < LEAST => "It pays in longer sessions.".to_owned(),
-        half => format!("Try --ceiling {}k, or `plimsoll tune`.", half / 1000),
+        half => format!("Try --budget {}k, or `plimsoll tune`.", half / 1000),
     }
 }
 
@@ -395,7 +395,7 @@ mod tests {
         );
         let text = dearer(vec![50_000], &[1.25e6]);
         assert!(
-            text.ends_with("Try --ceiling 30k, or `plimsoll tune`."),
+            text.ends_with("Try --budget 30k, or `plimsoll tune`."),
             "{text}"
         );
     }
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(
             short(34_001, 1.001e6),
             "1 session, whose largest request has 34,001 tokens: nothing reaches a budget of 40k. Plimsoll would cost \
-             0.1 % more. Try --ceiling 17k, or `plimsoll tune`."
+             0.1 % more. Try --budget 17k, or `plimsoll tune`."
         );
         let text = short(6_000, 1e6);
         assert!(

@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
             "block": view.block,
             "policy": name,
             "annotate": lab.options.annotate.name(),
-            "ceiling": ceiling(lab),
+            "budget": ceiling(lab),
             "setting": view.setting,
             "tokens": size,
             "history": session.history(at),

@@ -456,7 +456,7 @@ mod tests {
         let mut told = hop(|hop| {
             hop.left = vec![12, 0];
             hop.pass = Some(Box::new(PassFacts {
-                trigger: "ceiling".to_owned(),
+                trigger: "budget".to_owned(),
                 before: 41_376,
                 after: 30_356,
                 floor: 22_399,

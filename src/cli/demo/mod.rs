@@ -39,7 +39,7 @@ const TERMINATED: u8 = 143;
 /// The arguments of the command.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Ceiling of the context in tokens.
+    /// The most tokens of a request.
     #[arg(long, value_name = "TOKENS", default_value_t = 40_000,
           value_parser = plimsoll_core::turn::sizes::ceiling)]
     budget: u32,

@@ -15,8 +15,8 @@ fn profile<'a>(config: &'a Config, name: &str) -> &'a TurnSections {
 #[test]
 fn profiles_are_laid_over_the_budget() {
     let config = good(
-        "[budget]\nceiling = 50000\nmin_floor = 0.4\n[delimiter]\nguide_at = 0.5\n\
-         [profiles.small]\nceiling = 4000\nmode = \"off\"\noffer = \"line\"\nguide_at = 0.0",
+        "[budget]\ntokens = 50000\nmin_floor = 0.4\n[delimiter]\nguide_at = 0.5\n\
+         [profiles.small]\ntokens = 4000\nmode = \"off\"\noffer = \"line\"\nguide_at = 0.0",
     );
     let small = &profile(&config, "small").budget;
     assert_eq!(
@@ -33,7 +33,7 @@ fn profiles_are_laid_over_the_budget() {
 
 #[test]
 fn a_profile_without_keys_changes_nothing() {
-    let base = "[budget]\nceiling = 50000\n[keep]\nshare = 0.3\n[admit]\nlines = 20\n[recall]\nenabled = false\n\
+    let base = "[budget]\ntokens = 50000\n[keep]\nshare = 0.3\n[admit]\nlines = 20\n[recall]\nenabled = false\n\
                 [delimiter]\nhops = 3\noffer = \"line\"\nheartbeat = \"3s\"\n[cache]\nbreakpoints = \"off\"\n\
                 [tools]\nread = [\"look\"]\ntext_results = [\"^Saw:\"]\n";
     for empty in [
@@ -91,7 +91,7 @@ fn a_wrong_setting_is_told_with_its_place() {
     let table = [
         (
             "[profiles.a.keep]\nshare = 2.0",
-            "2: `profiles.a.keep.share`: must be a share of the ceiling",
+            "2: `profiles.a.keep.share`: must be a share of the budget",
         ),
         (
             "[profiles.a.keep]\nshar = 0.1",
@@ -102,16 +102,20 @@ fn a_wrong_setting_is_told_with_its_place() {
             "2: unknown key `profiles.a.kep.share`; did you mean `profiles.a.keep`?",
         ),
         (
-            "[profiles.a.budget]\nceiling = 5000",
-            "2: `profiles.a.budget.ceiling`: the keys of [budget] stand in the profile itself",
+            "[profiles.a.budget]\ntokens = 5000",
+            "2: `profiles.a.budget.tokens`: the keys of [budget] stand in the profile itself",
         ),
         (
             "[profiles.a]\nkeep = 3",
             "2: `profiles.a.keep`: invalid type",
         ),
         (
-            "[profiles.a]\nceilin = 3",
-            "2: unknown key `profiles.a.ceilin`; did you mean `profiles.a.ceiling`?",
+            "[profiles.a]\ntoken = 3",
+            "2: unknown key `profiles.a.token`; did you mean `profiles.a.tokens`?",
+        ),
+        (
+            "[profiles.a]\nceiling = 5000",
+            "2: `profiles.a.ceiling`: is called `tokens` now",
         ),
         (
             "[profiles.a.admit]\nlines = 3",
@@ -122,12 +126,12 @@ fn a_wrong_setting_is_told_with_its_place() {
             "2: `profiles.a.tools.read`: `[` is not a glob",
         ),
         (
-            "[profiles.a]\nceiling = 1",
-            "2: `profiles.a.ceiling`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
+            "[profiles.a]\ntokens = 1",
+            "2: `profiles.a.tokens`: must be a whole number of tokens, at least 4000, such as 80000, 80_000, 80k or 0.1M",
         ),
         (
             "[profiles.a]\nprotect_recent = \"90k\"",
-            "2: `profiles.a.protect_recent`: must be below the ceiling",
+            "2: `profiles.a.protect_recent`: must be below the budget",
         ),
         (
             "[profiles.a]\npolicies = [\"repeat\", \"lru\"]",
@@ -259,7 +263,7 @@ fn the_shipped_profiles_are_read_and_differ_from_the_base_as_they_say() {
 #[test]
 fn an_operators_profile_starts_from_the_shipped_one_of_its_name() {
     let config = good(
-        "[budget]\nceiling = 50000\n[profiles.coding]\nmin_floor = 0.3\n[profiles.coding.keep]\nshare = 0.2\n\
+        "[budget]\ntokens = 50000\n[profiles.coding]\nmin_floor = 0.3\n[profiles.coding.keep]\nshare = 0.2\n\
          [profiles.coding.when]\nagents = [\"claude-cli/*\"]\n[profiles.paper]\nfloor = 0.6",
     );
     let coding = &profile(&config, "coding").budget;

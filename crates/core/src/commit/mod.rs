@@ -38,7 +38,7 @@ label_set!(
     #[derive(Hash)]
     Trigger {
         /// The view would exceed the ceiling.
-        Ceiling => "ceiling",
+        Ceiling => "budget",
         /// The provider's cache is cold, so that a pass is free.
         Cold => "cold",
         /// The guidance comes in and rewrites the prefix, so that a pass is free.

@@ -32,8 +32,11 @@ pub enum SizeError {
     #[error("must be a fraction greater than 0 and at most 1, such as 0.7")]
     Fraction,
     /// Not a floor.
-    #[error("must be auto, ceiling, or a fraction greater than 0 and at most 1, such as 0.7")]
+    #[error("must be auto, budget, or a fraction greater than 0 and at most 1, such as 0.7")]
     Floor,
+    /// A floor by the name that it had once.
+    #[error("`ceiling` is called `budget` now")]
+    OldFloor,
 }
 
 impl SizeError {
@@ -92,14 +95,15 @@ pub fn budget(text: &str) -> Result<AskedBudget, SizeError> {
     }
 }
 
-/// Reads a floor: `auto`, `ceiling`, or a fraction of the ceiling like `0.7`.
+/// Reads a floor: `auto`, `budget`, or a fraction of the budget like `0.7`.
 ///
 /// # Errors
 /// If it is none of them.
 pub fn floor(text: &str) -> Result<Floor, SizeError> {
     match text.trim() {
         "auto" => Ok(Floor::Auto),
-        "ceiling" => Ok(Floor::Ceiling),
+        "budget" => Ok(Floor::Ceiling),
+        "ceiling" => Err(SizeError::OldFloor),
         text => decimal(text)
             .and_then(|part| fraction(part).ok())
             .map(Floor::Fraction)
@@ -203,7 +207,8 @@ mod tests {
     #[test]
     fn floors_are_words_or_fractions() {
         assert_eq!(floor("auto"), Ok(Floor::Auto));
-        assert_eq!(floor("ceiling"), Ok(Floor::Ceiling));
+        assert_eq!(floor("budget"), Ok(Floor::Ceiling));
+        assert_eq!(floor("ceiling"), Err(SizeError::OldFloor));
         assert_eq!(floor("0.7"), Ok(Floor::Fraction(0.7)));
         for wrong in ["0", "1.1", "-0.5", "7e-1", "70%", "nan", "low", ""] {
             assert_eq!(floor(wrong), Err(SizeError::Floor), "{wrong}");

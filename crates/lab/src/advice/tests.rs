@@ -42,12 +42,12 @@ fn the_choice_is_told_with_its_reason_and_its_lines() {
     let text = text(&surface(7), "ideal");
     for words in [
         "3 sessions (2 shorter ones left out); sent whole they cost 10.00. Prices: ideal.",
-        "Take τ = 40000 with floor 0.6: of 3 settings",
-        "the best (0.9940 at τ = 80000 with floor 0.9)",
+        "Take a budget of 40000 with floor 0.6: of 3 settings",
+        "the best (0.9940 at a budget of 80000 with floor 0.9)",
         "costs 0.50 × sending everything, with 7 passes, and shows 0.9900",
-        "The cheapest, τ = 30000 with floor auto, would save another 20.0%, and lose 0.0400",
+        "The cheapest, a budget of 30000 with floor auto, would save another 20.0%, and lose 0.0400",
         "would cost 60.0% more for 0.0040 of K",
-        "[budget]\nceiling = 40000\nfloor = 0.6\n",
+        "[budget]\ntokens = 40000\nfloor = 0.6\n",
     ] {
         assert!(text.contains(words), "{words} not in {text}");
     }
@@ -77,19 +77,19 @@ fn doubts_are_said() {
         text.contains("Sending everything is cheaper still"),
         "{text}"
     );
-    assert!(text.contains("No setting held its ceiling"), "{text}");
+    assert!(text.contains("No setting held its budget"), "{text}");
 }
 
 #[test]
 fn lines_can_be_pasted() {
     for (floor, line) in [
         (Floor::Auto, "floor = \"auto\""),
-        (Floor::Ceiling, "floor = \"ceiling\""),
+        (Floor::Ceiling, "floor = \"budget\""),
         (Floor::Fraction(0.7), "floor = 0.7"),
     ] {
         let lines = lines(&cell(40_000, floor, 1.0, 1, 1));
         assert!(
-            lines.ends_with(&format!("ceiling = 40000\n{line}\n")),
+            lines.ends_with(&format!("tokens = 40000\n{line}\n")),
             "{lines}"
         );
         assert!(toml::from_str::<toml::Table>(&lines).is_ok());
@@ -103,7 +103,7 @@ fn json_has_every_setting() {
     assert_eq!(value["settings"][1]["retention_visible"], 0.99);
     assert_eq!(
         value["recommended"],
-        json!({"ceiling": 40_000, "floor": 0.6})
+        json!({"budget": 40_000, "floor": 0.6})
     );
     assert_eq!(value["thrifty"]["floor"], "auto");
 }

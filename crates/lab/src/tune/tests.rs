@@ -52,14 +52,14 @@ fn the_knee_is_the_cheapest_that_keeps_nearly_all() {
             2,
         ),
         (
-            "a higher ceiling that costs more and keeps less",
+            "a higher budget that costs more and keeps less",
             &[(40, 14.0, 991, 0), (80, 20.0, 985, 0)],
             0,
             0,
             0,
         ),
         (
-            "a ceiling that is not held is no bargain",
+            "a budget that is not held is no bargain",
             &[(20, 5.0, 999, 51), (40, 14.0, 991, 50)],
             1,
             1,
@@ -73,7 +73,7 @@ fn the_knee_is_the_cheapest_that_keeps_nearly_all() {
             0,
         ),
         (
-            "of equals the lower ceiling",
+            "of equals the lower budget",
             &[(20, 5.0, 999, 0), (40, 5.0, 999, 0)],
             0,
             0,

@@ -142,7 +142,7 @@ fn of_tier(tier: Tier) -> &'static str {
 fn of_tail(tail: Tail) -> &'static str {
     match tail {
         Tail::Recent => "`protect_recent` tokens are",
-        Tail::Verbatim => "8,000 tokens, or a quarter of a small ceiling, are",
+        Tail::Verbatim => "8,000 tokens, or a quarter of a small budget, are",
         Tail::None => "nothing is",
     }
 }
@@ -165,7 +165,7 @@ fn of_takes(takes: Takes) -> String {
             "calls with their results, those of bulk tools first, then the episode; acts before exploration"
         }
         Takes::Texts => "texts of spans without calls; a line is left of each",
-        Takes::Tombstones => "tombstones, into the ledger, if they take more than a tenth of τ",
+        Takes::Tombstones => "tombstones, into the ledger, if they take more than a tenth of the budget",
         Takes::AllTombstones => "tombstones, into the ledger",
         Takes::Folds => "all but the description, where a thought stays with its marks",
         Takes::LastResort => "all that the model said but the newest exchange",
@@ -195,7 +195,7 @@ fn of_stage(stage: Stage) -> &'static str {
         Stage::Effects => "Results of commands and writes, whose effects last without them.",
         Stage::Skeletons => "Large results, down to the lines whose strings stand nowhere else.",
         Stage::Stubs => "All other results, down to a line.",
-        Stage::Arguments => "Only to meet the ceiling: long strings in calls.",
+        Stage::Arguments => "Only to meet the budget: long strings in calls.",
     }
 }
 
@@ -208,9 +208,9 @@ fn of_until(until: Until) -> (&'static str, &'static str) {
         ),
         Until::Answers => (
             "answers",
-            "the ceiling less eight answers like the newest: whole prefixes are rewritten here",
+            "the budget less eight answers like the newest: whole prefixes are rewritten here",
         ),
-        Until::Ceiling => ("ceiling", "the ceiling"),
+        Until::Ceiling => ("budget", "the budget"),
         Until::Half => ("half", "half of the way to the floor"),
         Until::Nothing => ("0", "all that there is goes"),
     }
@@ -221,13 +221,13 @@ fn of_due(due: Due) -> (&'static str, &'static str) {
         Due::Always => ("", ""),
         Due::FallsShort => (
             "short",
-            "more than a twelfth of the room between floor and ceiling is filled, so the next pass would come too soon",
+            "more than a twelfth of the room between floor and budget is filled, so the next pass would come too soon",
         ),
         Due::FreedPointers => (
             "short, pointers",
             "the same, and results pointed to others: what they pointed to may go now",
         ),
-        Due::Unmet => ("unmet", "the view is above the ceiling"),
+        Due::Unmet => ("unmet", "the view is over budget"),
         Due::UnmetByTail => (
             "unmet, spared",
             "the same, and the tail or something that is kept was protected",

@@ -155,7 +155,7 @@ fn what_is_kept_goes_last_and_no_budget_is_missed_for_it() {
     // Commands alone are not enough.
     let (low, loosened) = shown(&sim, 1_700);
     assert!(!low.contains("=read1 ") && !low.contains("=bash1"), "{low}");
-    assert!(loosened > 0, "half of the ceiling holds fewer");
+    assert!(loosened > 0, "half of the budget holds fewer");
     // Without a share nothing is kept.
     settings(&mut sim, "read", 0.0);
     let (none, loosened) = shown(&sim, 100);

@@ -130,7 +130,7 @@ impl Others {
             )?,
             sessions_active: r.gauge("sessions_active", "Sessions held in memory")?,
             ceiling: r.gauge(
-                "ceiling_tokens",
+                "budget_tokens",
                 "The configured token budget; single requests may have their own",
             )?,
             store_ops: members(&store_ops),

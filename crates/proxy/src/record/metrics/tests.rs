@@ -205,14 +205,14 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"tokens_total{model="gpt-5",type="reasoning"}"#, 25.0),
         (r#"context_tokens_sum{stage="in"}"#, 100_000.0),
         (r#"context_tokens_sum{stage="out"}"#, 70_000.0),
-        ("context_ceiling_ratio_count", 1.0),
-        ("context_ceiling_ratio_sum", 0.875),
+        ("context_budget_ratio_count", 1.0),
+        ("context_budget_ratio_sum", 0.875),
         ("token_estimate_ratio_count", 1.0),
         ("token_estimate_ratio_sum", 1.25),
         (r#"delimiter_calls_total{action="start",outcome="ok"}"#, 1.0),
         ("hidden_hops_sum", 1.0),
-        (r#"passes_total{trigger="ceiling"}"#, 1.0),
-        (r#"passes_above_floor_total{trigger="ceiling"}"#, 1.0),
+        (r#"passes_total{trigger="budget"}"#, 1.0),
+        (r#"passes_above_floor_total{trigger="budget"}"#, 1.0),
         (r#"passes_declined_total{trigger="cold"}"#, 1.0),
         (
             r#"evicted_tokens_total{level="bulk",policy="cwl"}"#,
@@ -492,7 +492,7 @@ fn gauges_follow_and_flights_end_on_every_path() {
     metrics.set_ceiling(80_000);
     let read = |name: &str| samples(&metrics)[&format!("plimsoll_{name}")];
     assert_eq!(
-        (read("sessions_active"), read("ceiling_tokens")),
+        (read("sessions_active"), read("budget_tokens")),
         (7.0, 80_000.0)
     );
     let first = metrics.in_flight();

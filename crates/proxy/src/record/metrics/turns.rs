@@ -230,8 +230,8 @@ fn views(t: &mut Table<'_>) -> Result<(), Error> {
         },
     )?;
     t.spread(
-        "context_ceiling_ratio",
-        "Tokens of a managed upstream call over its ceiling, as a ratio",
+        "context_budget_ratio",
+        "Tokens of a managed upstream call over its budget, as a ratio",
         CEILING_BUCKETS,
         |turn, observe| {
             each(
@@ -389,7 +389,7 @@ pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.count(
         "budget_unmet_total",
-        "Turns over the ceiling although everything that may be evicted was",
+        "Turns over budget although everything that may be evicted was",
         |turn| {
             let exceeded = |budget| budget == Budget::Exceeded;
             u64::from(turn.context.is_some_and(|context| exceeded(context.budget)))
