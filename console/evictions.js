@@ -87,15 +87,15 @@ function turnOfMost(i) {
   return most.turn;
 }
 
-/** The items that have a text and left the view whole or in part, those that were missed first. @param {{ d: Data, find: string }} props */
+/** The evicted items that have a text, those that were missed first. @param {{ d: Data, find: string }} props */
 function FoundItems({ d, find }) {
   const found = useMemo(() => {
     const gone = (d.items?.list ?? []).filter((i) => i.marks.length && i.role !== "hidden" && mentions(i, find));
-    const missed = (/** @type {Item} */ i) => Number(Boolean(i.needed && i.needed.how !== "held"));
+    const missed = (/** @type {Item} */ i) => Number(Boolean(i.needed && i.needed.how !== "in view"));
     return gone.sort((a, b) => missed(b) - missed(a) || (b.tokens ?? 0) - (a.tokens ?? 0));
   }, [d.items, find]);
   if (found.length < 2) return null;
-  return html`<section class="panel" aria-label="Items found"><div class="ph"><h2>${count(found.length, "item")} left the view and ${found.length === 1 ? "has" : "have"} this text</h2>${found.length > MOST_FOUND ? html`<span class="dim">the first ${MOST_FOUND}</span>` : null}</div>
+  return html`<section class="panel" aria-label="Items found"><div class="ph"><h2>${count(found.length, "item")} evicted ${found.length === 1 ? "has" : "have"} this text</h2>${found.length > MOST_FOUND ? html`<span class="dim">the first ${MOST_FOUND}</span>` : null}</div>
     <div class="tw" tabindex="0" role="region" aria-label="Items found, in a table"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="num" scope="col">Tokens</th><th scope="col">When</th><th scope="col">Needed later</th></tr></thead><tbody>
     ${found.slice(0, MOST_FOUND).map((i) => {
       const href = to(d.name, "evictions", { find, pass: turnOfMost(i), item: i.id });
@@ -116,13 +116,13 @@ function OnePass({ d, p, find, off }) {
   const [kind, setKind] = useState("all");
   const [open, setOpen] = useState(/** @type {string | null} */ (route().query["item"] ?? null));
   const moves = read.value?.moves ?? [];
-  const needed = moves.filter((m) => m.needed && m.needed.how !== "held");
+  const needed = moves.filter((m) => m.needed && m.needed.how !== "in view");
   const kinds = [...new Set(moves.map((m) => m.to))];
   const found = find ? moves.filter((m) => mentions(m, find)) : moves;
   const of = (/** @type {string} */ k) => found.filter((m) => (k === "needed" ? needed.includes(m) : k === "all" || m.to === k));
   const list = of(kind);
   const told = known(p.needed);
-  const held = moves.filter((m) => m.needed?.how === "held").length;
+  const held = moves.filter((m) => m.needed?.how === "in view").length;
   const cost = rewriteCost(d, p);
   const far = p.after > p.floor * 1.3;
   const i = at(d.turns, p.turn);
@@ -132,7 +132,7 @@ function OnePass({ d, p, find, off }) {
     <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short(p.after - p.floor)} above the floor</span>` : html`<${Term} t="floor">floor<//> ${short(p.floor)}`}/>
       <${Fig} l="Items moved" v=${full(p.items)} s=${kinds.map((k) => `${moves.filter((m) => m.to === k).length} ${k}`).join(", ") || "\u00a0"}/>
       <${Fig} l="Read anew" v=${short(p.reread)} s=${`the first ${short(p.cut)} stayed cached${cost ? `; ${cost}` : ""}`}/>
-      <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? [...new Set(needed.map((m) => m.needed?.how)), ...(held ? [`${held} held`] : [])].join(", ") || "nothing was" : "can’t be told without content"}/></div></section>
+      <${Fig} l="Needed later" v=${full(p.needed)} u=${told ? `of ${moves.length || p.items}` : null} c=${p.needed ? "warn" : ""} s=${told ? [...new Set(needed.map((m) => m.needed?.how)), ...(held ? [`${held} in view`] : [])].join(", ") || "nothing was" : "can’t be told without content"}/></div></section>
   <section class="panel" aria-label="What moved"><div class="ph"><h2>What ${isWatched(d.session.row) ? "would have moved" : "moved"}</h2><span class="grow"></span>${moves.length ? html`<${Seg} label="Show" v=${kind} on=${setKind} o=${[["all", `All ${found.length}`], ...kinds.map((k) => [k, `${k} ${of(k).length}`]), ...(needed.length ? [["needed", `needed ${of("needed").length}`]] : [])]}/>` : null}</div>
     ${read.error ? html`<div class="pb"><${Failed} error=${read.error} again=${read.again}/></div>` : !read.value ? html`<${Waiting} what="the pass"/>` : moves.length ? html`<${Moves} d=${d} list=${list} open=${open} told=${told} off=${off} turn=${p.turn} setOpen=${(/** @type {string | null} */ id) => { setOpen(id); note({ item: id }); }}/>` : html`<div class="pb dim">Which items it moved was not recorded.</div>`}</section>
   <section class="panel" aria-label="What stayed, and why"><div class="ph"><h2>What stayed, and why</h2><span class="dim">${full(p.after)} tokens after the pass</span></div>

@@ -15,7 +15,7 @@ export const kindOf = (e) => (e.type === "expl" ? "exploration" : "act");
 
 /** An episode's facts in a sentence. @param {Episode} e */
 export const wordsOf = (e) =>
-  `${e.name}, ${kindOf(e)}, ${e.end === null ? `open since turn ${e.start}` : `turns ${e.start} to ${e.end}`}, ${full(e.tokens)} tokens, ${full(e.now)} left in view${e.first_evicted === null ? "" : `, first evicted at turn ${e.first_evicted}`}${e.gone === null ? "" : `, gone at turn ${e.gone}`}`;
+  `${e.name}, ${kindOf(e)}, ${e.end === null ? `open since turn ${e.start}` : `turns ${e.start} to ${e.end}`}, ${full(e.tokens)} tokens, ${full(e.now)} in view${e.first_evicted === null ? "" : `, first evicted at turn ${e.first_evicted}`}${e.gone === null ? "" : `, removed at turn ${e.gone}`}`;
 
 /** One episode's bar and what became of it. @param {{ e: Episode, y: number, x: (t: number) => number, last: number, narrow: boolean, w: number }} props */
 function Bar({ e, y, x, last, narrow, w }) {

@@ -121,7 +121,7 @@ export function cachedAt(columns, i) {
 
 /** Turns in which something was needed that the view had not, each once. @param {Item[]} items */
 export function missedAt(items) {
-  const turns = items.flatMap((i) => (i.needed && i.needed.how !== "held" && i.needed.how !== "recalled" ? [i.needed.turn] : []));
+  const turns = items.flatMap((i) => (i.needed && i.needed.how !== "in view" && i.needed.how !== "recalled" ? [i.needed.turn] : []));
   return [...new Set(turns)].sort((a, b) => a - b);
 }
 

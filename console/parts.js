@@ -88,12 +88,12 @@ export const FindItem = ({ find, set }) => html`<label class="search finditem"><
 
 /** What the words of the page mean, for a pointer that rests on them. */
 const TERMS = {
-  pass: "A pass moves old items out of the view when the next request would exceed the budget",
+  pass: "A pass evicts old items when the next request would exceed the budget",
   budget: "The most tokens that the model is to read at once",
-  floor: "A pass takes items out until the view is down to this",
+  floor: "A pass evicts items until the view is down to this",
   episode: "A piece of work that the model marked with a beginning and an end. It goes as a whole",
   mark: "How much of an item the model still reads: a full disc is all of it, a dotted ring nothing",
-  needed: "Whether a later answer used words of the item. Held: what was left in the view had them",
+  needed: "Whether a later answer used words of the item. In view: the view had them all the same",
 };
 
 /** A word with what it means. @param {{ t: keyof typeof TERMS, children: Shown }} props */
@@ -123,11 +123,11 @@ export function Tip({ x, y, children }) {
 /** @param {{ e: Episode | undefined | null }} props */
 export const EpTag = ({ e }) => (e ? html`<span class=${`tag ${e.type}`} title=${e.name}>${e.name}</span>` : html`<span class="dim">unmarked</span>`);
 
-const NEEDED = { held: "", missed: "bad", "read again": "warn", "asked again": "warn", recalled: "rec" };
+const NEEDED = { "in view": "", missed: "bad", "read again": "warn", "asked again": "warn", recalled: "rec" };
 
 /** What happened, in words. @type {Record<import("./shapes").Needed["how"], string>} */
 const HOW = {
-  held: "an answer used words of it, which the view still had: nothing was missed",
+  "in view": "an answer used words of it, which the view still had: nothing was missed",
   missed: "an answer used words of it, which the view had no more",
   "read again": "the same was read once more",
   "asked again": "the same call was made once more",
@@ -137,7 +137,7 @@ const HOW = {
 /** How an item was needed, as a sentence. @param {{ n: import("./shapes").Needed }} props */
 export const NeedText = ({ n }) => html`<b>Needed later:</b> in turn ${n.turn} ${HOW[n.how]}${n.word ? html` (<code>${n.word}</code>)` : null}.`;
 
-/** Whether an item was needed after it left. @param {{ n: import("./shapes").Needed | null, told?: boolean }} props */
+/** Whether an item was needed after it was evicted. @param {{ n: import("./shapes").Needed | null, told?: boolean }} props */
 export function NeedTag({ n, told = true }) {
   if (!n) return html`<span class="dim">${told ? "no" : "–"}</span>`;
   return html`<span class=${`tag ${NEEDED[n.how]}`} title=${`In turn ${n.turn} ${HOW[n.how]}`}>${n.how}<span class="wide">, turn</span> ${n.turn}</span>`;

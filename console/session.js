@@ -52,7 +52,7 @@ function Figures({ d: { session, turns } }) {
     <${Fig} l="Cached" v=${pct(share(row.cached, row.prompt))} s=${known(row.prompt) ? `${short(row.prompt)} tokens sent` : "not recorded"}/>
     <${Fig} l=${watched ? "Would-be passes" : "Passes"} v=${full(row.passes ?? session.passes.length)} s=${watched ? `would have evicted ${count(items, "item")}` : `${count(items, "item")} evicted`}/>
     <${Fig} l="Needed later" v=${judged.length ? full(missed) : "–"} u=${judged.length ? `of ${full(items)}` : null} c=${missed ? "warn" : ""}
-      s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : watched ? (judged.length ? "of what would be gone" : "nothing would be gone") : judged.length ? "of what was evicted" : "nothing was evicted"}/>
+      s=${!judged.length && session.passes.length ? "can’t be told without content" : row.recalls ? `${count(row.recalls, "recall")} brought back ${short(recalled)}` : watched ? (judged.length ? "of what would be evicted" : "nothing would be evicted") : judged.length ? "of what was evicted" : "nothing was evicted"}/>
     <${Fig} l="Hidden hops" v=${full(row.hops)} s=${`${(row.hops / row.turn).toFixed(2)} a turn`}/></div>`;
 }
 

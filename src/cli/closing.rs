@@ -170,7 +170,7 @@ impl MetricsText<'_> {
             net: part("net"),
             evicted: part("evicted"),
             rewritten: part("rewritten"),
-            annotated: part("annotated"),
+            annotated: part("hidden"),
             breakpoints: part("breakpoints"),
         }
     }
@@ -256,7 +256,7 @@ mod tests {
              plimsoll_saved_{unit}{{part=\"net\"}} {net}\n\
              plimsoll_saved_{unit}{{part=\"evicted\"}} {evicted}\n\
              plimsoll_saved_{unit}{{part=\"rewritten\"}} {rewritten}\n\
-             plimsoll_saved_{unit}{{part=\"annotated\"}} {annotated}\n"
+             plimsoll_saved_{unit}{{part=\"hidden\"}} {annotated}\n"
         )
     }
 
@@ -309,7 +309,7 @@ mod tests {
                        plimsoll_projected_saved_usd{part=\"net\"} 0.5\n\
                        plimsoll_projected_saved_usd{part=\"evicted\"} 0.75\n\
                        plimsoll_projected_saved_usd{part=\"rewritten\"} 0.125\n\
-                       plimsoll_projected_saved_usd{part=\"annotated\"} 0.125\n";
+                       plimsoll_projected_saved_usd{part=\"hidden\"} 0.125\n";
         let none = metrics("usd", [1.5, 1.5, 0.0, 0.0, 0.0, 0.0]);
         let all = format!("{none}{watched}plimsoll_projections_total{{outcome=\"whole\"}} 4\n");
         let told = lines(&all);

@@ -48,7 +48,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "HOW",
           value_parser = PossibleValuesParser::new(Annotate::WORDS.iter().map(|(word, _)| *word)))]
     annotate: Option<String>,
-    /// In how many of a hundred turns the obedient model annotates in a request of its own.
+    /// In how many of a hundred turns the obedient model marks its work in a request of its own.
     #[arg(long, default_value_t = Habits::default().alone, value_name = "PERCENT")]
     alone: usize,
     /// How many tokens an episode of the obedient model has at least.
@@ -59,11 +59,11 @@ pub struct LabArgs {
     /// what they depend on.
     #[arg(long, default_value_t = 0, value_name = "PERCENT")]
     undeclared: usize,
-    /// When the hidden tools are offered to a model that annotates: start or line.
+    /// When the hidden tools are offered to a model that marks its work: start or line.
     #[arg(long, default_value = "start",
           value_parser = PossibleValuesParser::new(Offer::WORDS.iter().map(|(word, _)| *word)))]
     offer: String,
-    /// The share of the budget above which a model is asked to annotate: 1 with the first pass, 0
+    /// The share of the budget above which a model is asked to mark its work: 1 with the first pass, 0
     /// from the first request on.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = sizes::share)]
     guide_at: f64,

@@ -49,7 +49,7 @@ enum Sum {
     Again,
     Recalls,
     Missed,
-    /// Missed or held.
+    /// Missed or in view.
     Needed,
 }
 
@@ -248,7 +248,7 @@ fn add(sums: &mut Sums, row: &Value, money: &str) {
         (Sum::Again, again),
         (Sum::Recalls, counted("/recalls")),
         (Sum::Missed, missed),
-        (Sum::Needed, missed + counted("/needed/held")),
+        (Sum::Needed, missed + counted("/needed/in_view")),
     ] {
         *sum.of(sums) += counted;
     }
@@ -346,7 +346,7 @@ mod tests {
         json!({
             "session": session, "parent": parent, "split": {"profile": "b", "arm": arm},
             "turns": 10, "passes": 2, "over": 1, "recalls": 3,
-            "needed": {"held": 8, "missed": 2, "read_again": 1, "asked_again": 1, "recalled": 3},
+            "needed": {"in_view": 8, "missed": 2, "read_again": 1, "asked_again": 1, "recalled": 3},
             "saved": {"usd": {"paid": paid, "whole": 2.0}, "units": {"paid": 7.0, "whole": 9.0}},
         })
     }

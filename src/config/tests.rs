@@ -325,8 +325,14 @@ fn each_limit_refuses() {
             "(`server.admin`)",
         ),
         ("[budget]\nmin_floor = 0.0", "fraction"),
-        ("[budget]\nceiling = 5000", "1: `budget.ceiling`: is called `tokens` now"),
-        ("[budget]\nfloor = \"ceiling\"", "`ceiling` is called `budget` now"),
+        (
+            "[budget]\nceiling = 5000",
+            "1: `budget.ceiling`: is called `tokens` now",
+        ),
+        (
+            "[budget]\nfloor = \"ceiling\"",
+            "`ceiling` is called `budget` now",
+        ),
         ("[budget]\nfloor = \"low\"", "auto, budget"),
         ("[budget]\nprotect_recent = 80000", "below the budget"),
         ("[budget]\nprotect_recent = -1", "or \"auto\""),

@@ -98,7 +98,7 @@ def row_of(source, at):
         "hops": source["hops"],
         "recalls": source["recalls"],
         "over": source["over"],
-        "needed": dict.fromkeys(("held", "missed", "read_again", "asked_again", "recalled"), 0),
+        "needed": dict.fromkeys(("in_view", "missed", "read_again", "asked_again", "recalled"), 0),
         "prompt": source["tok"],
         "cached": round(source["cached"] * source["tok"]),
         "saved": None if source["mode"] == "observe" else accounts(usd, source["turns"]),
@@ -185,7 +185,7 @@ def pass_of(detail, items, entry):
                 "needed": need if need and need["turn"] >= entry["turn"] else None,
             }
         )
-    missed = [m for m in moves if m["needed"] and m["needed"]["how"] != "held"]
+    missed = [m for m in moves if m["needed"] and m["needed"]["how"] != "in view"]
     return {
         "pass": {
             "turn": entry["turn"],

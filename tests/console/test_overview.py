@@ -90,7 +90,7 @@ def test_a_path_leads_to_the_pass_that_took_it(stage, fake):
     # Of several such items those that were missed come first, and each leads to its pass and its original.
     found = page.get_by_role("region", name="Items found").locator("tbody tr")
     expect(found.first).to_contain_text(re.compile("again|recalled|missed"))
-    expect(found.last).to_contain_text(re.compile("held|no"))
+    expect(found.last).to_contain_text(re.compile("in view|no"))
     name = found.first.get_by_role("link").inner_text()
     found.first.click()
     expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-expanded", "true")

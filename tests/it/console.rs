@@ -232,7 +232,7 @@ async fn what_is_saved_is_what_the_ledger_says() {
             ("net", "net"),
             ("not_sent", "evicted"),
             ("rewrites", "rewritten"),
-            ("hidden", "annotated"),
+            ("hidden", "hidden"),
             ("breakpoints", "breakpoints"),
             ("unexplained", "unexplained"),
         ] {

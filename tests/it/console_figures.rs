@@ -239,7 +239,7 @@ async fn agrees_with_the_ledger(live: &Live, whole: &Value, (run, none): (&Outco
         ("net", "plimsoll_saved_usd{part=\"net\"}"),
         ("not_sent", "plimsoll_saved_usd{part=\"evicted\"}"),
         ("rewrites", "plimsoll_saved_usd{part=\"rewritten\"}"),
-        ("hidden", "plimsoll_saved_usd{part=\"annotated\"}"),
+        ("hidden", "plimsoll_saved_usd{part=\"hidden\"}"),
         ("whole", "plimsoll_ledger_usd_total{side=\"client\"}"),
         ("paid", "plimsoll_ledger_usd_total{side=\"sent\"}"),
     ] {
@@ -271,7 +271,7 @@ async fn agrees_with_the_ledger(live: &Live, whole: &Value, (run, none): (&Outco
 /// How bad a need is, as the console orders them, and its word there.
 fn rank(how: &Later) -> (u8, &'static str) {
     match how {
-        Later::Held(_) => (0, "held"),
+        Later::Held(_) => (0, "in view"),
         Later::Again => (1, "again"),
         Later::Missed { .. } => (2, "missed"),
     }
@@ -321,7 +321,7 @@ async fn what_was_needed_later_is_what_the_lab_says() {
             if let Some(how) = need["how"].as_str() {
                 let how = match how {
                     "read again" | "asked again" => "again",
-                    "held" => "held",
+                    "in view" => "in_view",
                     "missed" => "missed",
                     other => panic!("{other}"),
                 };
@@ -346,14 +346,14 @@ async fn what_was_needed_later_is_what_the_lab_says() {
             let moves = detail["moves"].as_array().unwrap().iter();
             let lost = moves.filter(|one| {
                 let need = since.get(&one["no"].as_u64().unwrap());
-                need.is_some_and(|(how, ..)| *how != "held")
+                need.is_some_and(|(how, ..)| *how != "in view")
             });
             assert_eq!(pass["needed"].as_u64(), Some(lost.count() as u64), "{pass}");
         }
     }
     let all: Vec<&str> = words.keys().copied().collect();
     assert!(
-        all.contains(&"held") && all.contains(&"missed"),
+        all.contains(&"in view") && all.contains(&"missed"),
         "{words:?}"
     );
 }
@@ -376,7 +376,9 @@ async fn what_if_is_what_the_lab_says() {
     let lines = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
-    let points: Vec<Value> = lines.filter(|line: &Value| line["budget"].is_u64()).collect();
+    let points: Vec<Value> = lines
+        .filter(|line: &Value| line["budget"].is_u64())
+        .collect();
     assert_eq!(points.len(), 4);
     // The newest answer has not come back yet, so nothing is known to have asked for it.
     let mut before = trace;

@@ -169,10 +169,10 @@ fn agrees(shown: &str, sent: &Counted, whole: &Counted) {
     let part = |part: &str| value(shown, &format!("plimsoll_saved_usd{{part=\"{part}\"}}"));
     close(part("net"), own - paid);
     close(
-        part("evicted") - part("rewritten") - part("annotated"),
+        part("evicted") - part("rewritten") - part("hidden"),
         own - paid,
     );
-    for name in ["evicted", "rewritten", "annotated"] {
+    for name in ["evicted", "rewritten", "hidden"] {
         assert!(part(name) > 0.0, "{name}");
     }
     let kinds = ["input", "cache_read", "cache_write", "output"];

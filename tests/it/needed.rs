@@ -115,7 +115,7 @@ async fn counted(proxy: &Proxy) -> [f64; 5] {
     for (count, how) in
         counts
             .iter_mut()
-            .zip(["held", "missed", "read_again", "asked_again", "recalled"])
+            .zip(["in_view", "missed", "read_again", "asked_again", "recalled"])
     {
         *count = total(proxy, &format!("plimsoll_needed_total{{how=\"{how}\"}}")).await;
     }

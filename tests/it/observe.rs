@@ -41,7 +41,7 @@ fn near(found: f64, expect: f64, share: f64) {
     assert!(off <= expect.abs() * share, "{found}, not {expect}");
 }
 
-const PARTS: [&str; 4] = ["net", "evicted", "rewritten", "annotated"];
+const PARTS: [&str; 4] = ["net", "evicted", "rewritten", "hidden"];
 
 fn saved(shown: &str, series: &str, part: &str) -> f64 {
     value(shown, &format!("plimsoll_{series}{{part=\"{part}\"}}"))

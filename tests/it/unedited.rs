@@ -59,7 +59,7 @@ async fn nothing_is_saved_where_nothing_is_evicted() {
             for name in ["evicted", "rewritten", "unexplained"] {
                 assert!(part(name).abs() < 1e-6, "{case}: {name} {}", part(name));
             }
-            assert!(part("annotated") > 0.0, "{case}");
+            assert!(part("hidden") > 0.0, "{case}");
             let sent = metered.counted();
             assert_eq!(side(&shown, "sent", sent.requests), sent, "{case}");
             // Claude caches what is marked, and only ours are marked in Messages.

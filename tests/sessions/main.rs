@@ -1,11 +1,11 @@
 //! Recorded sessions through the live proxy, annotated by the scripted provider: the three that come with this
-//! repository, and of those beside it every one of at least 80k tokens, at τ = 40k and 80k, streamed and not,
+//! repository, and of those beside it every one of at least 80k tokens, at 40k and 80k, streamed and not,
 //! with the process killed and started again, requests sent twice, a result blanked half-way, and several
 //! sessions under one key; and the same sessions through the lab as a client would send them that brings no
 //! tools. A dozen sessions also with a thought before each answer, and a provider that binds it to its prefix.
 //!
 //! `PLIMSOLL_SESSIONS=all cargo test --release --test sessions -- --nocapture` plays all of them, and a part of
-//! a name those of that name; without the variable the three are played. `PLIMSOLL_FLOOR=ceiling` plays them at
+//! a name those of that name; without the variable the three are played. `PLIMSOLL_FLOOR=budget` plays them at
 //! another floor, and `PLIMSOLL_POLICIES=repeat+admit+loop-guard+keep+cwl` with other policies.
 #![allow(
     clippy::unwrap_used,

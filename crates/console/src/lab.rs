@@ -440,7 +440,12 @@ fn combinations(ask: &WhatIfAsk) -> Result<Vec<Tried>, ConsoleError> {
             for budget in &ask.budgets {
                 sizes::not_below(*budget, MIN_CEILING)
                     .map_err(|error| refuse(format!("a budget {error}, and not {budget}")))?;
-                tried.push((*budget, (floor.clone(), depth), policy.clone(), ladder.clone()));
+                tried.push((
+                    *budget,
+                    (floor.clone(), depth),
+                    policy.clone(),
+                    ladder.clone(),
+                ));
             }
         }
     }

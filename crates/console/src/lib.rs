@@ -479,7 +479,8 @@ impl Console {
         each: &mut dyn FnMut(&Value) -> bool,
     ) -> Result<(), ConsoleError> {
         let ask = serde_json::from_slice(body).map_err(|error| {
-            let message = format!("send what to try, like {{\"budgets\": [20000, 40000]}}: {error}");
+            let message =
+                format!("send what to try, like {{\"budgets\": [20000, 40000]}}: {error}");
             ConsoleError::new(400, "bad_body", message)
         })?;
         let known = self.read(name)?;

@@ -45,7 +45,7 @@ impl Need {
     #[must_use]
     pub fn shown(&self, words: bool) -> Value {
         let how = match self.how {
-            How::Held => "held",
+            How::Held => "in view",
             How::Recalled => "recalled",
             How::ReadAgain => "read again",
             How::AskedAgain => "asked again",

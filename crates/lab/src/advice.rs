@@ -189,7 +189,11 @@ fn compared(surface: &Surface, advice: &Advice) -> String {
 }
 
 fn name(cell: &Cell) -> String {
-    format!("a budget of {} with floor {}", cell.ceiling, word(cell.floor))
+    format!(
+        "a budget of {} with floor {}",
+        cell.ceiling,
+        word(cell.floor)
+    )
 }
 
 /// A setting as it stands in a configuration file.

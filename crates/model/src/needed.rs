@@ -9,7 +9,7 @@ label_set!(
     /// How what had left the view was needed.
     Need {
         /// A call uses a string of it, and the view still had that string.
-        Held => "held",
+        Held => "in_view",
         /// A call uses a string of it, and the view had that string no more.
         Missed => "missed",
         /// A tool that reads was called for the same again.

@@ -220,12 +220,12 @@ fn passes(shown: &MetricsText<'_>) -> usize {
     reason = "counters of strings are whole numbers"
 )]
 fn needed(shown: &MetricsText<'_>) -> [usize; 2] {
-    ["held", "missed"].map(|how| shown.sum("needed_total", &format!("how=\"{how}\"")) as usize)
+    ["in_view", "missed"].map(|how| shown.sum("needed_total", &format!("how=\"{how}\"")) as usize)
 }
 
 /// What was saved in dollars, by part.
 fn parts(shown: &MetricsText<'_>) -> [f64; 3] {
-    ["evicted", "rewritten", "annotated"]
+    ["evicted", "rewritten", "hidden"]
         .map(|part| shown.sum("saved_usd", &format!("part=\"{part}\"")))
 }
 

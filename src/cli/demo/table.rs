@@ -81,11 +81,7 @@ pub fn table(figures: &Figures, facts: &TableFacts) -> String {
     row("requests", &|a| grouped(a.requests), &hidden);
     row("input tokens", &|a| grouped(a.input), "");
     row("  of these cached", &|a| percent(a.cached_share()), "");
-    row(
-        "output tokens",
-        &|a| grouped(a.output),
-        "annotations included",
-    );
+    row("output tokens", &|a| grouped(a.output), "marks included");
     row("cost", &|a| money(a.usd), &net);
     text.push('\n');
     if let Some([evicted, rewritten, annotated]) = facts.parts.map(|parts| parts.map(money)) {
@@ -99,7 +95,7 @@ pub fn table(figures: &Figures, facts: &TableFacts) -> String {
     let _ = writeln!(
         text,
         "  Sizes are the provider's. Money: {MODEL}'s list price, and for both columns a cache that \
-         holds\n  every exact prefix; rewrites after passes, hidden hops and annotations are paid for."
+         holds\n  every exact prefix; rewrites after passes, hidden hops and marks are paid for."
     );
     if let Some([held, missed]) = facts.needed.filter(|[held, missed]| held + missed > 0) {
         let _ = writeln!(

@@ -159,7 +159,7 @@ fn tiles(svg: &mut String, figures: &Figures) {
             ),
         ),
         (
-            "cost, annotations included",
+            "cost, marks included",
             format!("${:.2} → ${:.2}", whole.usd, sent.usd),
         ),
     ];

@@ -84,7 +84,7 @@ pub enum ProxyError {
         newest = pinned.newest, opaque = pinned.opaque, rest = pinned.rest
     )]
     Budget {
-        /// The ceiling τ in tokens.
+        /// The ceiling in tokens.
         ceiling: u64,
         /// Whether the ceiling comes from the model's window.
         windowed: bool,

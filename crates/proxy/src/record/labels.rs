@@ -131,7 +131,7 @@ label_set!(
         /// What was paid to write a prefix to the cache again.
         Rewritten => "rewritten",
         /// What was paid for the hidden tools and their hops.
-        Annotated => "annotated",
+        Annotated => "hidden",
         /// What was not paid because the proxy set breakpoints.
         Breakpoints => "breakpoints",
         /// What no cause explains. It is no part of the net.

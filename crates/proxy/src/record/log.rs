@@ -70,13 +70,13 @@ macro_rules! turn_event {
             saved_usd = saved.money(SavedPart::Net),
             evicted_usd = saved.money(SavedPart::Evicted),
             rewritten_usd = saved.money(SavedPart::Rewritten),
-            annotated_usd = saved.money(SavedPart::Annotated),
+            hidden_usd = saved.money(SavedPart::Annotated),
             breakpoints_usd = saved.money(SavedPart::Breakpoints),
             unexplained_usd = saved.money(SavedPart::Unexplained),
             saved_units = saved.units(SavedPart::Net),
             evicted_units = saved.units(SavedPart::Evicted),
             rewritten_units = saved.units(SavedPart::Rewritten),
-            annotated_units = saved.units(SavedPart::Annotated),
+            hidden_units = saved.units(SavedPart::Annotated),
             breakpoints_units = saved.units(SavedPart::Breakpoints),
             unexplained_units = saved.units(SavedPart::Unexplained),
             would_have_sent_tokens = turn.tokens_unsent(),
@@ -86,7 +86,7 @@ macro_rules! turn_event {
             projection = turn.projection.map(Projection::name),
             delimiter_calls = turn.delimiter_calls.len(),
             recalls = turn.recalls.len(),
-            needed_held = turn.needed.held,
+            needed_in_view = turn.needed.held,
             needed_missed = turn.needed.missed,
             needed_again = turn.needed.again(),
             retries = turn.retries.len(),
@@ -261,7 +261,7 @@ mod tests {
             "saved_usd": 0.001_58,
             "evicted_usd": 0.002,
             "rewritten_usd": 0.000_22,
-            "annotated_usd": 0.000_2,
+            "hidden_usd": 0.000_2,
         });
         for (field, value) in expect.as_object().unwrap() {
             assert_eq!(lines[0].get(field), Some(value), "{field} in {}", lines[0]);
@@ -279,7 +279,7 @@ mod tests {
             ("saved_units", 790.0),
             ("evicted_units", 1_000.0),
             ("rewritten_units", 110.0),
-            ("annotated_units", 100.0),
+            ("hidden_units", 100.0),
         ] {
             assert_eq!(line[field], value, "{field}");
         }

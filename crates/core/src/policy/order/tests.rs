@@ -165,7 +165,9 @@ fn of_takes(takes: Takes) -> String {
             "calls with their results, those of bulk tools first, then the episode; acts before exploration"
         }
         Takes::Texts => "texts of spans without calls; a line is left of each",
-        Takes::Tombstones => "tombstones, into the ledger, if they take more than a tenth of the budget",
+        Takes::Tombstones => {
+            "tombstones, into the ledger, if they take more than a tenth of the budget"
+        }
         Takes::AllTombstones => "tombstones, into the ledger",
         Takes::Folds => "all but the description, where a thought stays with its marks",
         Takes::LastResort => "all that the model said but the newest exchange",

@@ -106,7 +106,7 @@ pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
         t,
         ["saved_units", "saved_usd"],
         "What was saved so far, in units of one plain input token: net is evicted and breakpoints less rewritten and \
-         annotated; unexplained is no part of it; may fall",
+         hidden (the hidden tools: marks, recalls and their hops); unexplained is no part of it; may fall",
         |turn| turn.ledger.as_ref(),
     )
 }

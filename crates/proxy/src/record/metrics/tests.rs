@@ -244,7 +244,7 @@ fn a_turn_moves_each_metric_by_its_facts() {
         (r#"recall_total{outcome="ok"}"#, 1.0),
         ("recalled_tokens_total", 900.0),
         ("refetch_total", 3.0),
-        (r#"needed_total{how="held"}"#, 11.0),
+        (r#"needed_total{how="in_view"}"#, 11.0),
         (r#"needed_total{how="missed"}"#, 3.0),
         (r#"needed_total{how="read_again"}"#, 2.0),
         (r#"needed_total{how="asked_again"}"#, 1.0),

@@ -283,7 +283,7 @@ fn passes(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.pairs(
         "evicted_tokens_total",
-        "Tokens that passes, and rungs for new results, took out of views",
+        "Tokens that passes, and rungs for new results, evicted",
         ["policy", "level"],
         |turn, add| {
             let evicted = turn.hops.iter().flat_map(HopReport::evicted);
@@ -346,7 +346,7 @@ fn hidden(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.count(
         "serial_hops_total",
-        "Hidden hops of requests that allow one call a message, where every annotation costs an upstream call",
+        "Hidden hops of requests that allow one call a message, where every mark costs an upstream call",
         |turn| hidden_hops(turn).filter(|_| turn.one_call).unwrap_or_default(),
     )?;
     t.counts(
@@ -413,12 +413,12 @@ pub(super) fn of_arms(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.count(
         "refetch_total",
-        "Calls of an agent that ask again for what has left the view",
+        "Calls of an agent that ask again for what was evicted",
         |turn| u64::from(turn.needed.again()),
     )?;
     t.counts(
         "needed_total",
-        "What had left the view and was needed: strings that a call uses (held: the view had them all the same; missed), \
+        "What was evicted and needed later: strings that a call uses (in_view: the view had them all the same; missed), \
          calls that ask for the same again (read_again by a tool that reads, asked_again), recalls that brought something back",
         "how",
         |turn, add| each(Need::ALL, |how| add(how, u64::from(turn.needed.of(how)))),
