@@ -24,7 +24,7 @@ use crate::config::{Config, Flags};
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// What `--budget` and `--budgets` were called.
-    #[arg(long = "ceiling", alias = "ceilings", hide = true, value_parser = old_budget)]
+    #[arg(long = "ceiling", alias = "ceilings", hide = true, value_name = "TOKENS", value_parser = old_budget)]
     _ceiling: Option<String>,
     /// Recorded sessions: .jsonl files, plain or packed by gzip or zstd, or directories of them.
     /// Each line is one chat message, and the first may be {"_meta": {…}}. Files that Claude Code,

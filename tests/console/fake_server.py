@@ -3,7 +3,7 @@
 For what a live proxy can't be brought to in a test: ten thousand sessions, a session of five thousand
 turns, a server that is silent or slow, refusals. Every answer is held to the OpenAPI file, so that this
 can't tell the page what the real one would not: `Fake.faults` has what was found wrong. Owns no
-reckoning: saved, held and needed later come from the recordings.
+reckoning: saved, in view and needed later come from the recordings.
 
     python fake_server.py [PORT]
 
