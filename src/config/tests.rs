@@ -327,7 +327,7 @@ fn each_limit_refuses() {
         ("[budget]\nmin_floor = 0.0", "fraction"),
         (
             "[budget]\nceiling = 5000",
-            "1: `budget.ceiling`: is called `tokens` now",
+            "2: `budget.ceiling`: is called `tokens` now",
         ),
         (
             "[budget]\nfloor = \"ceiling\"",
