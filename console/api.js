@@ -83,12 +83,16 @@ const act = (name, action, body, stop) => send(`${pathOf(name)}/${action}`, body
 export const api = {
   /** @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Overview>} */
   overview: (stop) => get("overview", {}, stop),
+  /** @param {number[]} bounds where bars begin, in ms @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Spend>} */
+  spend: (bounds, stop) => get("spend", { bounds: bounds.join(",") }, stop),
   /** @param {Record<string, string | number | null>} query @param {AbortSignal} [stop] @returns {Promise<import("./shapes").SessionList>} */
   sessions: (query, stop) => get("sessions", query, stop),
   /** @param {string} name @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Session>} */
   session: (name, stop) => get(pathOf(name), {}, stop),
   /** @param {string} name @param {number} from @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Turns>} */
   turns: (name, from, stop) => get(`${pathOf(name)}/turns`, { from }, stop),
+  /** @param {string} name @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Changes>} */
+  changes: (name, stop) => get(`${pathOf(name)}/changes`, {}, stop),
   /** @param {string} name @param {string | null} cursor @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Items>} */
   items: (name, cursor, stop) => get(`${pathOf(name)}/items`, { cursor, limit: 5000 }, stop),
   /** @param {string} name @param {string | number} item @param {number} turn @param {AbortSignal} [stop] @returns {Promise<import("./shapes").ItemDetail>} */

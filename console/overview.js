@@ -9,6 +9,7 @@ import { Failed, Waiting, useRead, useSoon } from "./load.js";
 import { Chip, Copy, Fig, Gauge, Glyph, Icon, Spark, Waterfall, isWatched, net, netOf, sizeOf } from "./parts.js";
 import { go, to } from "./route.js";
 import { scrollToRow, useRows } from "./rows.js";
+import { Spend } from "./spend.js";
 
 /** @typedef {import("./shapes").Overview} Totals */
 /** @typedef {import("./shapes").SessionRow} Row */
@@ -50,6 +51,9 @@ function Figures({ all }) {
       ${failed ? html`<div class="s warn">${count(failed, "record")} not written</div>` : null}</div></div>`;
 }
 
+/** About how many turns a session has to its next pass. @param {Row} row */
+const toPass = ({ turns_to_pass: turns }) => (turns === null ? html`<span class="dim">–</span>` : turns === 0 ? "next turn" : `~${count(turns, "turn")}`);
+
 /** What a row says beyond its figures. @param {{ row: Row }} props */
 const Notes = ({ row }) => html`${row.branch ? html` <span class="tag" title="It went on from where the session had gone on before; its sums are those of its own turns">branch</span>` : null}${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
   ${row.over ? html` <span class="tag bad">over budget ${row.over}</span>` : null}`;
@@ -81,6 +85,7 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor}/>
       <span class=${`nw${known(row.budget) && size > row.budget ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.budget)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
+    <td class="num" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${toPass(row)}</td>
     <td><${Spark} d=${row.spark} budget=${row.budget}/></td>
     <td class="num">${full(row.turn)}</td><td class="num">${would(row.passes)}</td><td class="num">${would(row.hops)}</td><td class="num">${would(row.recalls)}</td>
     <td class="num">${pct(share(row.cached, row.prompt))}</td>
@@ -103,7 +108,7 @@ function Card({ p: { row, depth } }) {
 
 /** The heads that sort, and what they ask for. @type {[string, string, string][]} */
 const HEADS = [
-  ["View against the budget", "fill", ""], ["Sent, by turn", "", ""], ["Turn", "turn", "num"], ["Passes", "passes", "num"], ["Hops", "", "num"],
+  ["View against the budget", "fill", ""], ["Next pass", "next", "num"], ["Sent, by turn", "", ""], ["Turn", "turn", "num"], ["Passes", "passes", "num"], ["Hops", "", "num"],
   ["Recalls", "", "num"], ["Cached", "cached", "num"], ["Saved, net", "saved", "num"], ["Last finding", "", ""], ["Last turn", "last", "num"],
 ];
 
@@ -138,6 +143,7 @@ export function Overview({ server }) {
   return html`<main id="main" tabindex="-1"><h1 class="sr">Overview</h1>
     ${all.error ? html`<${Failed} error=${all.error} again=${all.again}/>` : null}
     ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over budget", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 5}/>`)}</div>`}
+    <${Spend}/>
     <${Sessions} all=${all.value}/></main>`;
 }
 
@@ -190,10 +196,10 @@ function Sessions({ all }) {
       : total === 0 ? (filtered ? html`<div class="empty">No session fits. <button class="btn sm" onClick=${() => { type(""); ask(""); set({}); }}>Show all</button></div>` : html`<${NoSession} agents=${all?.server.agents}/>`)
       : narrow ? html`<ul class="cards" ref=${rows.ref} onKeyDown=${arrows}><li style=${{ height: `${rows.above}px` }} aria-hidden="true"></li>${seen.map((p) => html`<${Card} key=${nameOf(p.row)} p=${p}/>`)}<li style=${{ height: `${rows.below + unread * height}px` }} aria-hidden="true"></li></ul>`
       : html`<table class="ovt" aria-rowcount=${total + 1}><caption class="sr">Sessions</caption><thead><tr><${Head} id="" name="Session" sort=${sort} set=${setSort}/>${HEADS.map(([name, id, c]) => html`<${Head} key=${name} id=${id} name=${name} sort=${sort} set=${setSort} c=${c}/>`)}</tr></thead>
-        <tbody ref=${rows.ref} onKeyDown=${arrows}>${rows.above ? html`<tr aria-hidden="true" class="gap"><td colspan="11" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
+        <tbody ref=${rows.ref} onKeyDown=${arrows}>${rows.above ? html`<tr aria-hidden="true" class="gap"><td colspan="12" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
         ${seen.map((p, i) => html`<${TableRow} key=${nameOf(p.row)} p=${p} at=${rows.first + i} q=${q} folded=${folded.has(p.row.session)} fold=${() => toggle(p.row.session)}/>`)}
-        ${Array.from({ length: unread }, (_, i) => html`<tr key=${`u${i}`} class="unread"><td colspan="11"><span class="skel"></span></td></tr>`)}
-        ${rows.below ? html`<tr aria-hidden="true" class="gap"><td colspan="11" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>`}</section>`;
+        ${Array.from({ length: unread }, (_, i) => html`<tr key=${`u${i}`} class="unread"><td colspan="12"><span class="skel"></span></td></tr>`)}
+        ${rows.below ? html`<tr aria-hidden="true" class="gap"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>`}</section>`;
 }
 
 /** Up and down go from row to row, and from the field to the first. @param {KeyboardEvent} event @param {Element | null} body @param {number} height */

@@ -9,6 +9,8 @@ import { Now } from "./now.js";
 import { EpTag, Facts, Seg, Tip, isWatched } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 import { Brush, Ends, Shape, Tokens } from "./tokens.js";
+import { Tools } from "./tools.js";
+import { whyMissed } from "./turns.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./tokens.js").Lane} Lane */
@@ -22,6 +24,7 @@ function lanesOf(d) {
     { name: "passes", kind: "pass", turns: where((i) => (c.passes[i] ?? 0) > 0) },
     { name: "hidden hops", kind: "hop", turns: where((i) => (c.hops[i]?.length ?? 0) > 1) },
     { name: "recalls", kind: "recall", turns: where((i) => (c.recalled[i] ?? 0) > 0) },
+    { name: "cache missed", kind: "cold", turns: where((i) => Boolean(c.missed[i])) },
     { name: "missed later", kind: "missed", turns: d.items ? missedAt(d.items.list) : [] },
   ];
 }
@@ -53,6 +56,7 @@ function TurnTip({ d, i, x, y }) {
   else if (account?.units) rows.push([`${paid}, units`, short(account.units.paid)], [`${whole}, units`, short(account.units.whole)]);
   return html`<${Tip} x=${x} y=${y}><b>Turn ${c.turn[i]}</b>${rows.map(([name, v]) => html`<div class="r"><span>${name}</span>${v}</div>`)}
     ${pass ? html`<hr/><div class="r"><span>${isWatched(d.session.row) ? "would-be pass" : "pass"}</span>${short(pass.before)} → ${short(pass.after)}</div><div class="r"><span>items moved</span>${full(pass.items)}</div>` : null}
+    ${c.missed[i] ? html`<hr/><div class="r"><span>cache missed</span>${short(c.missed[i].tokens)}</div><div>${whyMissed(c.missed[i])}</div>` : null}
     ${c.fail_open[i] ? html`<hr/><div class="r"><span>failed open</span>${c.fail_open[i]}</div>` : null}<//>`;
 }
 
@@ -110,5 +114,6 @@ export function Timeline({ d, off }) {
     ${chosen ? html`<${EpisodeBox} key=${chosen.name} d=${d} e=${chosen} off=${off}/>` : null}
     ${over && over.e.name !== sel ? html`<${Tip} x=${over.x} y=${over.y}><b>${over.e.name}</b><div class="r"><span>${over.e.end === null ? "open since turn" : "turns"}</span>${over.e.start}${over.e.end === null ? "" : `–${over.e.end}`}</div><div class="r"><span>items</span>${full(over.e.items)}</div>${over.e.finding ? html`<hr/>${over.e.finding}` : null}<//>` : null}
     <${Facts} name="Episodes" head=${["Episode", "Kind", "From", "To", "Tokens", "In view", "First evicted", "Removed", "Builds on"]} rows=${() => episodes.slice(-500).map((e) => [e.name, e.type, e.start, e.end ?? "open", full(e.tokens), full(e.now), known(e.first_evicted) ? e.first_evicted : "–", known(e.gone) ? e.gone : "–", e.deps.join(", ") || "–"])}/></section>
+  ${d.items ? html`<${Tools} d=${d} turn=${shown}/>` : null}
   ${hover && hover.x !== undefined && i >= 0 ? html`<${TurnTip} d=${d} i=${i} x=${hover.x} y=${hover.y ?? 0}/>` : null}`;
 }

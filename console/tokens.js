@@ -7,7 +7,7 @@ import { Term } from "./parts.js";
 
 /** @typedef {import("./shapes").Turns["columns"]} Columns */
 /** @typedef {{ from: number, to: number }} Range */
-/** @typedef {{ name: string, turns: number[], kind: "pass" | "hop" | "recall" | "missed" }} Lane */
+/** @typedef {{ name: string, turns: number[], kind: "pass" | "hop" | "recall" | "cold" | "missed" }} Lane */
 
 const LANE = 17;
 const AXIS = 26;
@@ -46,6 +46,7 @@ export function Shape({ kind, x, y }) {
   if (kind === "pass") return html`<path d=${`M${x - 4} ${y - 4}h8l-4 7z`} fill="var(--ink2)"/>`;
   if (kind === "hop") return html`<circle cx=${x} cy=${y} r="3" fill="none" stroke="var(--act)" stroke-width="1.5"/>`;
   if (kind === "recall") return html`<path d=${`M${x - 4} ${y + 4}h8l-4 -7z`} fill="var(--rec)"/>`;
+  if (kind === "cold") return html`<path d=${`M${x} ${y - 4}v8m-3.5 -6l7 4m0 -4l-7 4`} stroke="var(--warn)" stroke-width="1.4"/>`;
   return html`<path d=${`M${x - 3} ${y - 3}l6 6m0 -6l-6 6`} stroke="var(--bad)" stroke-width="1.5"/>`;
 }
 

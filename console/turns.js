@@ -1,15 +1,17 @@
 // Turns: what each cost, and why. Owns this table and its filters; of thousands of turns only those near
 // the screen are rows. Never sums savings beyond what the server says of each turn.
 import { html, useMemo, useNarrow, useState } from "./lib.js";
-import { age, count, full, known, pct, short, signed, time, usd } from "./format.js";
+import { Changed } from "./changed.js";
+import { age, clock, count, full, known, pct, short, signed, time, usd } from "./format.js";
 import { cachedAt } from "./history.js";
 import { Chip, isWatched } from "./parts.js";
-import { go, to } from "./route.js";
+import { go, note, route, to } from "./route.js";
 import { useRows } from "./rows.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
 /** @typedef {import("./shapes").Turns["columns"]} Columns */
 /** @typedef {NonNullable<Columns["missed"][number]>} Missed */
+/** Shows what changed before a turn, or nothing again. @typedef {(turn: number | null) => void} Look */
 
 const ROW = 31;
 /** Below this share a prompt was mostly read anew. */
@@ -38,21 +40,32 @@ const CAUSES = {
   provider: "nothing changed: the provider’s doing",
 };
 
-/** Where the cause of a miss can be looked at: a pass among the evictions, all else in what was sent. @param {{ d: Data, turn: number, missed: Missed }} props */
-function CacheMissed({ d, turn, missed }) {
-  const { cause, idle_s: idle, lifetime_s: lifetime, message, said } = missed;
+/** Why a cache missed, in words. @param {Missed} missed */
+export function whyMissed({ cause, idle_s: idle, lifetime_s: lifetime, message, said }) {
   const more = idle === null ? (message === null ? "" : `, from message ${full(message + 1)} on`) : ` of ${age(0, idle)} (kept for ${age(0, lifetime ?? 0)})`;
-  const told = said === null ? "" : `; the provider says ${said}`;
-  const href = cause === "pass" ? to(d.name, "evictions", { pass: turn }) : to(d.name, "view", { turn });
-  return html`<a class="tag warn" href=${href} title=${`${full(missed.tokens)} tokens that the provider had cached were read anew`} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>cache missed ${short(missed.tokens)}: ${CAUSES[cause] ?? cause}${more}${told}</a>`;
+  return `${CAUSES[cause] ?? cause}${more}${said === null ? "" : `; the provider says ${said}`}`;
 }
 
-/** @param {{ d: Data, c: Columns, i: number }} props */
-function Happened({ d, c, i }) {
+/** Where the cause of a miss can be looked at: a pass among the evictions, all else in what was sent. @param {{ d: Data, turn: number, missed: Missed, look: Look }} props */
+function CacheMissed({ d, turn, missed, look }) {
+  const { cause } = missed;
+  const click = (/** @type {Event} */ e) => {
+    e.stopPropagation();
+    if (!cause.startsWith("client_")) return;
+    // The filters of this view stay as they are.
+    e.preventDefault();
+    look(turn);
+  };
+  const href = cause === "pass" ? to(d.name, "evictions", { pass: turn }) : cause.startsWith("client_") ? to(d.name, "turns", { changed: turn }) : to(d.name, "view", { turn });
+  return html`<a class="tag warn" href=${href} title=${`${full(missed.tokens)} tokens that the provider had cached were read anew`} onClick=${click}>cache missed ${short(missed.tokens)}: ${whyMissed(missed)}</a>`;
+}
+
+/** @param {{ d: Data, c: Columns, i: number, look: Look }} props */
+function Happened({ d, c, i, look }) {
   const hops = (c.hops[i]?.length ?? 1) - 1;
   return html`<span class="tagsbox">${c.passes[i] ? html`<span class="tag">▾ ${count(c.passes[i], "pass", "passes")}</span>` : null}
     ${hops > 0 ? html`<span class="tag act">○ ${count(hops, "hop")}</span>` : null}${c.recalled[i] ? html`<span class="tag rec">▴ recalled ${full(c.recalled[i])}</span>` : null}
-${c.missed[i] ? html`<${CacheMissed} d=${d} turn=${c.turn[i]} missed=${c.missed[i]}/>` : null}
+${c.missed[i] ? html`<${CacheMissed} d=${d} turn=${c.turn[i]} missed=${c.missed[i]} look=${look}/>` : null}
     ${c.over[i] ? html`<span class="tag bad">over budget</span>` : null}${c.fail_open[i] ? html`<span class="tag warn">failed open: ${c.fail_open[i]}</span>` : null}</span>`;
 }
 
@@ -64,8 +77,8 @@ function moneyOf(c, i) {
   return null;
 }
 
-/** @param {{ d: Data, i: number, most: number, at: number }} props */
-function Row({ d, i, most, at }) {
+/** @param {{ d: Data, i: number, most: number, at: number, look: Look }} props */
+function Row({ d, i, most, at, look }) {
   const c = d.turns;
   const cached = cachedAt(c, i);
   const money = moneyOf(c, i);
@@ -74,9 +87,10 @@ function Row({ d, i, most, at }) {
   const ids = c.request_ids[i]?.filter((id) => id !== null) ?? [];
   const here = to(d.name, "view", { turn: turn ?? 1 });
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}><td class="num"><a href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${turn}</a></td>
+    <td class="num mid" title=${known(c.ended[i]) ? new Date(c.ended[i]).toLocaleString("en-GB") : ""}>${known(c.ended[i]) ? clock(c.ended[i]) : "–"}</td>
     <td class="wide"><svg width="142" height="10" aria-hidden="true"><rect x=".5" y="1" width=${x(c.in[i])} height="8" rx="1.5" fill="var(--histfill)" stroke="var(--line2)"/><rect x=".5" y="1" width=${x(c.out[i])} height="8" rx="1.5" fill=${c.over[i] ? "var(--bad)" : "var(--sent)"}/></svg></td>
     <td class="num mid">${full(c.in[i])}</td><td class=${`num${c.over[i] ? " bad" : ""}`}>${full(c.out[i] ?? c.hops[i]?.at(-1)?.[0])}</td>
-    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} d=${d} c=${c} i=${i}/></td>
+    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} d=${d} c=${c} i=${i} look=${look}/></td>
     <td class="num mid">${time(c.own_ms[i])}</td><td class="num mid">${time(c.first_ms[i])}</td>
     <td class="num">${money ? money.paid : "–"}</td><td class=${`num ${money ? (money.net < -money.least ? "bad" : money.net > money.least ? "good" : "dim") : "dim"}`}>${money ? money.text : "–"}</td>
     <td class="idm" title=${ids.join(", ")}>${ids.at(-1) ?? "–"}</td></tr>`;
@@ -93,10 +107,17 @@ export function Turns({ d }) {
   const most = useMemo(() => Math.max(1, ...c.in.filter(known), ...c.out.filter(known)), [c]);
   const rows = useRows(list.length, ROW);
   const would = isWatched(d.session.row);
-  return html`<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
+  const [changed, setChanged] = useState(() => Number(route().query["changed"] ?? 0) || null);
+  /** @type {Look} */
+  const look = (turn) => {
+    setChanged(turn);
+    note({ changed: turn });
+    scrollTo(0, 0);
+  };
+  return html`${changed ? html`<${Changed} key=${changed} d=${d} turn=${changed} close=${() => look(null)}/>` : null}<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
     <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}</span></div>
-    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="wide" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th scope="col">Upstream’s request id</th></tr></thead>
-      <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
-      ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n}/>`)}
-      ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="11" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table></div>` : html`<div class="empty">No such turn.</div>`}</section>`;
+    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="num" scope="col">Ended</th><th class="wide" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th scope="col">Upstream’s request id</th></tr></thead>
+      <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
+      ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n} look=${look}/>`)}
+      ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table></div>` : html`<div class="empty">No such turn.</div>`}</section>`;
 }

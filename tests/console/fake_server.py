@@ -62,6 +62,7 @@ class Fake(ThreadingHTTPServer):
         self.silent = False
         self.refuse = {}
         self.pins = set()
+        self.changes = []
         self.waiting = {"pins": 0, "evict": False, "evictions": [], "recalls": []}
         self.asked = []
         self.faults = []
@@ -198,6 +199,50 @@ def overview(server, _query):
     }
 
 
+def spend(server, query):
+    """Every session in the bar of its newest turn; the last fifth of its cost is a hop's."""
+    bounds = [int(bound) for bound in query["bounds"].split(",")]
+    empty = {"turns": 0, "unpriced": 0, "paid": 0.0, "whole": 0.0, "saved": 0.0, "sent": 0, "client": 0}
+    bars = [{"from": bound, **empty} for bound in bounds]
+    total, by = {"sessions": 0, **empty}, {"model": {}, "agent": {}, "tenant": {}}
+
+    def add(to, one):
+        for name, value in one.items():
+            if name in to:
+                to[name] += value
+
+    for row in server.rows:
+        at = sum(bound <= row["ended"] for bound in bounds) - 1
+        if at < 0:
+            continue
+        usd = (row["saved"] or row["projected"])["usd"]
+        watched = row["mode"] == "observe"
+        one = {
+            "sessions": 1,
+            "turns": row["turn"],
+            "unpriced": 0,
+            "paid": usd["whole" if watched else "paid"],
+            "whole": usd["whole"],
+            "saved": 0.0 if watched else usd["net"],
+            "sent": row["prompt"],
+            "client": row["prompt"] * 2,
+        }
+        add(bars[at], one)
+        add(total, one)
+        for name, sums in by.items():
+            add(sums.setdefault(row[name], {"name": row[name], "sessions": 0, **empty}), one)
+    hidden = total["paid"] / 5
+    roles = {"main": total["paid"] - hidden, "hidden": hidden, "aside": 0.0}
+    named = {name: sorted(sums.values(), key=lambda sum: -sum["paid"]) for name, sums in by.items()}
+    return "Spend", {
+        "bars": bars,
+        "total": total,
+        "by": {**named, "role": [{"name": name, "paid": paid} for name, paid in roles.items()]},
+        "beside": {"turns": 3, "paid": 0.01, "since": recorded.NOW - 7_200_000},
+        "whole": True,
+    }
+
+
 SORTS = {
     "last": lambda row: -row["ended"],
     "fill": lambda row: -(row["out"] or 0) / (row["budget"] or 1),
@@ -205,6 +250,7 @@ SORTS = {
     "passes": lambda row: -(row["passes"] or 0),
     "cached": lambda row: -(row["cached"] or 0) / (row["prompt"] or 1),
     "saved": lambda row: -(row["saved"]["usd"]["net"] if row["saved"] else 0),
+    "next": lambda row: row["turns_to_pass"] if row["turns_to_pass"] is not None else 10**9,
     "model": lambda row: row["model"],
 }
 
@@ -299,6 +345,13 @@ def turns(server, query, name):
         "total": len(every),
         "columns": {column: [turn[column] for turn in page] for column in recorded.COLUMNS},
     }
+
+
+def changes(server, _query, name):
+    server.row(name)
+    if server.content == "off":
+        raise Refusal(409, "content_withheld", "content is withheld: console.content does not allow it")
+    return "Changes", {"changes": server.changes}
 
 
 def plain(server, item):
@@ -489,7 +542,14 @@ def points(server, body, name):
     yield "Progress", {"played": len(fit), "of": len(fit), "command": command, "done": True, "error": None}
 
 
-READS = {(): session, ("turns",): turns, ("items",): items, ("items", 1): item, ("passes", 1): one_pass}
+READS = {
+    (): session,
+    ("turns",): turns,
+    ("changes",): changes,
+    ("items",): items,
+    ("items", 1): item,
+    ("passes", 1): one_pass,
+}
 ACTS = {"pin": pin, "unpin": unpin, "evict": evict, "recall": recall, "withdraw": withdraw, "build": build}
 
 
@@ -539,6 +599,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.file(path)
             if path == ["api", "events"]:
                 return self.events()
+            if path == ["api", "spend"]:
+                return self.checked(200, *spend(self.server, query))
             if path == ["api", "overview"]:
                 return self.checked(200, *overview(self.server, query))
             if path == ["api", "sessions"]:

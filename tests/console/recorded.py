@@ -93,6 +93,8 @@ def row_of(source, at):
         "budget": source["budget"],
         "floor": source["floor"] or 0,
         "zone": zone(source["in" if source["mode"] == "observe" else "out"], source["budget"]),
+        "turns_to_pass": max(0, source["budget"] - source["out"]) // 1500 if AGES[at] < 100 else None,
+        "agent": "codex" if at % 3 else "claude-cli",
         "turns": source["turns"],
         "passes": source["passes"],
         "hops": source["hops"],

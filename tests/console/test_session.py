@@ -20,6 +20,48 @@ def test_the_timeline_reads_one_turn_in_all_charts(stage, fake):
     expect(page.get_by_text("Turn 85 of 147")).to_be_visible()
 
 
+def test_why_a_cache_missed_leads_to_what_changed(stage, fake):
+    turn = fake.details[SESSION]["turns"][41]
+    turn["missed"] = {"tokens": 31_000, "cause": "client_system", "idle_s": None, "lifetime_s": None, "message": 0, "said": None}
+    change = {"turn": 42, "cause": "client_system", "same": "Now: 10:0", "before": "0", "after": "1", "behind": "\\nBe brief."}
+    fake.changes = [change]
+    page = stage.open(session_url(fake))
+    # A lane of the timeline has a mark for it.
+    assert page.locator(".lanes").get_by_text("cache missed").is_visible()
+    page.get_by_role("link", name="Turns").click()
+    page.get_by_role("button", name="cache missed").click()
+    page.get_by_role("link", name="cache missed 31k: the agent’s system text changed").click()
+    panel = page.get_by_role("region", name="What changed")
+    expect(panel).to_contain_text("What changed before turn 42")
+    expect(panel.locator("mark.was")).to_have_text("0")
+    expect(panel.locator("mark.is")).to_have_text("1")
+    expect(panel.locator("pre").first).to_have_text("Now: 10:00\nBe brief.")
+    keep(page, "changed")
+    panel.get_by_role("button", name="Close").click()
+    expect(panel).to_have_count(0)
+    # What is no longer in memory is said to be gone, and what is withheld to be withheld.
+    fake.changes = []
+    page.get_by_role("link", name="cache missed 31k").click()
+    expect(panel).to_contain_text("It is not in memory")
+    fake.content = "off"
+    page.reload()
+    expect(panel).to_contain_text("content is withheld")
+
+
+def test_which_tool_fills_the_view(stage, fake):
+    page = stage.open(session_url(fake))
+    tools = page.get_by_role("region", name="Tokens by tool")
+    first = tools.locator("tbody tr").first
+    expect(first).to_contain_text("Edit")
+    expect(first).to_contain_text("2 not in view")
+    # At an earlier turn it is what stood in that view.
+    chart = page.get_by_label("Tokens by turn")
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(page.get_by_role("region", name="By tool", exact=True)).to_contain_text("the view of turn 1 has")
+    expect(tools.locator("tbody tr")).to_have_count(1)
+
+
 def test_the_timeline_by_keys(stage, fake):
     page = stage.open(session_url(fake))
     chart = page.get_by_label("Tokens by turn")

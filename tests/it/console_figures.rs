@@ -255,6 +255,22 @@ async fn agrees_with_the_ledger(live: &Live, whole: &Value, (run, none): (&Outco
             name,
         );
     }
+    let spent = got(&live.proxy, "spend?bounds=0").await;
+    for (field, name) in [
+        ("saved", "plimsoll_saved_usd{part=\"net\"}"),
+        ("whole", "plimsoll_ledger_usd_total{side=\"client\"}"),
+        ("paid", "plimsoll_ledger_usd_total{side=\"sent\"}"),
+    ] {
+        let told = metered::value(&metrics, name);
+        for sums in [&spent["total"], &spent["bars"][0], &spent["by"]["model"][0]] {
+            let found = sums[field].as_f64().unwrap();
+            // A row keeps the dollars of an hour in seven digits.
+            assert!(
+                (found - told).abs() <= 1e-6 * told.abs(),
+                "{name}: {found}, not {told}"
+            );
+        }
+    }
     let counted = |side: &str| metered::side(&metrics, side, 0);
     let (sent, client) = (counted("sent"), counted("client"));
     for (field, ledger, lab) in [

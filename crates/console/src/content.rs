@@ -13,8 +13,8 @@ use plimsoll_model::{ItemKind, ItemNo, Marks, Role, TenantId};
 use plimsoll_proxy::history::{self, Reads};
 use plimsoll_proxy::pipeline::{App, ShownContent};
 use plimsoll_wire::Dialect;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::error::ConsoleError;
 use super::known::Known;
@@ -360,6 +360,33 @@ pub fn absent(source: TextSource) -> ConsoleError {
             ConsoleError::new(409, "content_gone", message)
         }
     }
+}
+
+/// What the client changed lately of what its provider had cached, the newest last.
+///
+/// # Errors
+/// If texts may not be shown. None is no error: what was changed is known as long as it is in memory.
+pub fn changes(app: &App, known: &Known) -> Result<Value, ConsoleError> {
+    if app.serving.shown == ShownContent::Off {
+        return Err(absent(TextSource::Withheld));
+    }
+    let live = app.bodies.get(&known.identity());
+    let changes = live.iter().flat_map(|live| live.changes.iter());
+    let shown = changes.map(|change| {
+        json!({
+            "turn": change.turn,
+            "cause": change.part.name(),
+            "same": change.same,
+            "before": change.before,
+            "after": change.after,
+            "behind": change.behind,
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
+    if !shown.is_empty() {
+        log_look(known, "what its client changed");
+    }
+    Ok(json!({"changes": shown}))
 }
 
 /// Notes in the log that somebody looks at content.

@@ -4,7 +4,7 @@
 //! edits a record.
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
-//! brings texts where they may be shown. `rows`, `session`, `turns`, `items` and `overview`
+//! brings texts where they may be shown. `rows`, `session`, `turns`, `items`, `spend` and `overview`
 //! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `asks` notes what a person asks of a view, `events` is the stream of what
 //! happens, and `assets` holds the page itself.
 //!
@@ -27,6 +27,7 @@ mod query;
 mod rows;
 mod search;
 mod session;
+mod spend;
 mod story;
 mod totals;
 mod tree;
@@ -112,6 +113,14 @@ impl Console {
     /// If the store does not answer.
     pub fn overview(&self) -> Answer {
         overview::overview(self)
+    }
+
+    /// What sessions cost and saved between the times that are asked.
+    ///
+    /// # Errors
+    /// As [`Self::sessions`].
+    pub fn spend(&self, query: Query) -> Answer {
+        spend::spend(&self.app, self.began, query)
     }
 
     /// A page of the list.
@@ -343,6 +352,15 @@ impl Console {
         query.end("turns")?;
         let known = self.read(name)?;
         turns::columns(&known.path, from, to)
+    }
+
+    /// What its client changed lately of what the provider had cached.
+    ///
+    /// # Errors
+    /// As [`Self::turns`], and if texts may not be shown.
+    pub fn changes(&self, name: &str) -> Answer {
+        let known = self.read(name)?;
+        content::changes(&self.app, &known)
     }
 
     /// A page of its items.

@@ -4,7 +4,8 @@
 use std::cmp::Ordering;
 
 use plimsoll_core::policy::Zone;
-use plimsoll_model::{Digest, Need, RowSizes, SessionRow, TenantId};
+use plimsoll_model::{Digest, Need, RowSizes, SessionRow, TenantId, hours};
+use plimsoll_proxy::pipeline::App;
 use plimsoll_proxy::record::lossy;
 use serde_json::{Map, Value, json};
 
@@ -17,6 +18,8 @@ const ROWS: usize = 100;
 const MOST_ROWS: usize = 1000;
 /// The most rows that are filtered or sorted.
 pub const MOST_SORTED: usize = 100_000;
+/// After how long without a turn it is not said of a session when it reaches its ceiling, in milliseconds.
+const RESTING_MS: u64 = 24 * hours::HOUR_MS;
 
 /// What the list is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub enum SortKey {
     Cached,
     /// What was saved.
     Saved,
+    /// How many turns it has to the next pass.
+    Next,
     /// The name of the model.
     Model,
 }
@@ -67,6 +72,8 @@ pub struct ListAsk {
     pub limit: usize,
     /// Whether `before` was given, as by older readers.
     pub plain: bool,
+    /// When it was asked, in milliseconds since 1970.
+    now: u64,
 }
 
 impl ListAsk {
@@ -95,9 +102,10 @@ impl ListAsk {
             "passes" => SortKey::Passes,
             "cached" => SortKey::Cached,
             "saved" => SortKey::Saved,
+            "next" => SortKey::Next,
             "model" => SortKey::Model,
             _ => {
-                let message = "`sort` is one of last, fill, turn, passes, cached, saved and model, with `-` in front to turn it round";
+                let message = "`sort` is one of last, fill, turn, passes, cached, saved, next and model, with `-` in front to turn it round";
                 return Err(ConsoleError::parameter(message));
             }
         };
@@ -125,6 +133,7 @@ impl ListAsk {
             behind,
             limit: query.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
             plain,
+            now: App::system_clock(),
         };
         query.end("the list")?;
         Ok(ask)
@@ -188,6 +197,8 @@ impl ListAsk {
                 (prompt > 0).then(|| lossy(cached) / lossy(prompt))
             }
             SortKey::Saved => saved(row),
+            // The fewest turns come first.
+            SortKey::Next => turns_to_pass(row, self.now).map(|turns| -lossy(turns)),
             SortKey::Model => None,
         };
         let order = match key {
@@ -261,6 +272,16 @@ const fn size_sent(sizes: &RowSizes) -> u64 {
     }
 }
 
+/// About how many turns a session has until its view reaches the ceiling, if it goes on as in its last turns. None if it
+/// does not grow, or nobody has asked anything for a day.
+fn turns_to_pass(row: &SessionRow, now: u64) -> Option<u64> {
+    let sizes = &row.sizes;
+    let goes_on = now.saturating_sub(row.ended) < RESTING_MS;
+    let grows = sizes.growth > 0 && sizes.tokens_out > 0 && sizes.ceiling > 0;
+    let left = sizes.ceiling.saturating_sub(sizes.tokens_out);
+    (goes_on && grows).then(|| left.div_ceil(u64::from(sizes.growth)))
+}
+
 /// How full the ceiling is with what was sent last.
 #[must_use]
 pub fn zone_of(row: &SessionRow) -> Zone {
@@ -312,6 +333,8 @@ pub fn shown(row: &SessionRow, extras: &RowExtras) -> Value {
         "split": split,
         "live": extras.live,
         "zone": zone_of(row).name(),
+        "turns_to_pass": turns_to_pass(row, App::system_clock()),
+        "agent": row.agent,
         "spark": extras.spark,
     });
     let parts = [base(row), more, sums(row)].into_iter();

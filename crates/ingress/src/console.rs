@@ -55,9 +55,11 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/", get(page))
         .route("/{*file}", get(file))
         .route("/api/overview", get(overview))
+        .route("/api/spend", get(spend))
         .route("/api/sessions", get(sessions))
         .route("/api/sessions/{session}", get(session))
         .route("/api/sessions/{session}/turns", get(turns))
+        .route("/api/sessions/{session}/changes", get(changes))
         .route("/api/sessions/{session}/items", get(items))
         .route("/api/sessions/{session}/items/{item}", get(item))
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
@@ -220,6 +222,13 @@ async fn overview(State(admin): State<Admin>) -> Response {
     asked(admin, Console::overview).await
 }
 
+async fn spend(State(admin): State<Admin>, uri: Uri) -> Response {
+    asked(admin, move |console| {
+        console.spend(Query::read(uri.query().unwrap_or_default())?)
+    })
+    .await
+}
+
 async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
     asked(admin, move |console| {
         console.sessions(uri.query().unwrap_or_default())
@@ -251,6 +260,14 @@ async fn session(State(admin): State<Admin>, Path(session): Path<String>, uri: U
 
 async fn turns(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
     of_session(admin, session, uri, Console::turns).await
+}
+
+async fn changes(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
+    of_session(admin, session, uri, |console, name, query| {
+        query.end("changes")?;
+        console.changes(name)
+    })
+    .await
 }
 
 async fn items(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {

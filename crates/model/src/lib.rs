@@ -10,6 +10,7 @@ mod facts;
 mod failure;
 mod globs;
 mod guide;
+pub mod hours;
 mod ids;
 mod item;
 mod labels;
@@ -39,6 +40,7 @@ pub use facts::{DelimiterAction, GuideReason, RecallCall, RecallOutcome};
 pub use failure::is_failure;
 pub use globs::{GlobError, Globs};
 pub use guide::{Given, Guide};
+pub use hours::HourSums;
 pub use ids::{CallId, Digest, Head, RecordId, Scope, TenantId, blob_id, dated_id, is_id_of};
 pub use item::{
     CALL_TOKENS, CallShape, Handed, ItemKind, ItemNo, MESSAGE_TOKENS, Role, Shape, ToolClass,

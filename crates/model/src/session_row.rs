@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, RecordId, SplitPlace, TenantId, TurnSums};
+use super::{Digest, HourSums, RecordId, SplitPlace, TenantId, TurnSums};
 
 /// What the list says of a session. Each turn writes it anew, and the newest stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,12 @@ pub struct SessionRow {
     /// The place of the session in a split. None if it is in no split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitPlace>,
+    /// The program that asked last: what stands before the version in its `user-agent`. None if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What its turns came to by the hour, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<HourSums>,
 }
 
 /// The sizes of a session's newest turn, in calibrated tokens.
@@ -67,6 +73,17 @@ pub struct RowSizes {
     /// Whether the turn was only watched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watched: bool,
+    /// By how much the client's requests grew with each of the last turns, in the mean. 0 if they did not.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub growth: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_nothing(tokens: &u32) -> bool {
+    *tokens == 0
 }
 
 impl SessionRow {
@@ -113,6 +130,7 @@ mod tests {
                 floor: 22_399,
                 over: true,
                 watched: true,
+                growth: 1_500,
             },
             sums: crate::turn_facts::tests::sums(),
             profile: Some("coding".to_owned()),
@@ -120,12 +138,31 @@ mod tests {
                 profile: "review".to_owned(),
                 tried: false,
             }),
+            agent: Some("claude-cli".to_owned()),
+            hours: vec![HourSums {
+                hour: 472_222,
+                model: Some("gpt-4o-mini".to_owned()),
+                turns: 3,
+                paid: 0.25,
+                whole: 0.75,
+                saved: 0.5,
+                hidden: 0.125,
+                aside: 0.0625,
+                sent: 90_000,
+                client: 270_000,
+            }],
         };
         is_fixture("row", &row);
         let alone = SessionRow {
             parent: None,
             profile: None,
             split: None,
+            agent: None,
+            hours: Vec::new(),
+            sizes: RowSizes {
+                growth: 0,
+                ..row.sizes
+            },
             ..row
         };
         is_fixture("row-alone", &alone);

@@ -128,6 +128,12 @@ pub struct TurnAccount {
     /// What no cause explains; no part of what was saved.
     #[serde(rename = "odd", skip_serializing_if = "is_nothing")]
     pub unexplained: f64,
+    /// What of the whole sum was paid for calls that only hidden calls answered.
+    #[serde(rename = "hops", skip_serializing_if = "is_nothing")]
+    pub hidden: f64,
+    /// What of it was paid for a request that offers no tools.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub aside: f64,
     /// The price of a unit in US dollars, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
@@ -155,6 +161,8 @@ impl TurnAccount {
         self.annotated += one.annotated;
         self.breakpoints += one.breakpoints;
         self.unexplained += one.unexplained;
+        self.hidden += one.hidden;
+        self.aside += one.aside;
         self.sent = (self.sent.0 + one.sent.0, self.sent.1 + one.sent.1);
         self.client = (self.client.0 + one.client.0, self.client.1 + one.client.1);
     }
@@ -171,6 +179,8 @@ impl TurnAccount {
             annotated: self.annotated * usd,
             breakpoints: self.breakpoints * usd,
             unexplained: self.unexplained * usd,
+            hidden: self.hidden * usd,
+            aside: self.aside * usd,
             usd: self.usd.map(|_| 1.0),
             ..*self
         }
@@ -277,6 +287,8 @@ pub(super) mod tests {
             annotated: 50.0,
             breakpoints: 0.0,
             unexplained: 0.0,
+            hidden: 0.0,
+            aside: 0.0,
             usd: Some(1.25e-6),
             sent: (30_356, 22_000),
             client: (90_000, 88_064),

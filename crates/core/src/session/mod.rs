@@ -5,6 +5,7 @@
 pub mod align;
 pub mod chain;
 pub mod graph;
+pub mod hours;
 pub mod ids;
 pub mod index;
 pub mod marked;

@@ -1,10 +1,12 @@
-//! The newest request of each row of sessions, in memory alone, for those who may look at it. Owns how much of
-//! them is kept. Never writes one anywhere, and keeps none where content may not be shown.
+//! The newest request of each row of sessions, and what its client changed lately, in memory alone, for those who may look
+//! at them. Owns how much of them is kept. Never writes one anywhere, and keeps none where content may not be shown.
 
 use bytes::Bytes;
 use plimsoll_model::caches::{Bounded, Weigh, bounded};
 use plimsoll_model::{CacheName, Digest, RecordId, SessionRow, TenantId};
 use plimsoll_wire::Dialect;
+
+use super::changed::Changes;
 
 /// The newest request of a session, as its client sent it.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub struct LiveBody {
     pub body: Bytes,
     /// Its wire format.
     pub dialect: Dialect,
+    /// What the client changed of what its provider had cached.
+    pub changes: Changes,
 }
 
 /// The newest requests by session.
@@ -22,7 +26,7 @@ pub struct Bodies(Option<Bounded<Digest, LiveBody>>);
 
 impl Weigh for LiveBody {
     fn owned(&self) -> usize {
-        self.body.len()
+        self.body.len() + self.changes.bytes()
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::session::chain::RecordKey;
+use plimsoll_core::session::hours;
 use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::state::TurnState;
-use plimsoll_model::{Digest, TurnSums};
+use plimsoll_model::{Digest, HourSums, TurnSums};
 use plimsoll_store::{Store, Take};
 use tokio::task::JoinHandle;
 
@@ -36,6 +37,8 @@ pub struct BranchPlace {
     pub name: Option<String>,
     /// What the turns of its row came to before.
     pub sums: TurnSums,
+    /// What they came to by the hour.
+    pub hours: Vec<HourSums>,
 }
 
 impl Branching {
@@ -151,7 +154,7 @@ fn decide(
     ];
     BranchPlace {
         name: Some(Digest::of(&parts).short()),
-        sums: TurnSums::default(),
+        ..BranchPlace::default()
     }
 }
 
@@ -161,5 +164,6 @@ fn goes_on(path: &Path) -> BranchPlace {
     BranchPlace {
         name: newest.and_then(|newest| newest.facts.branch.clone()),
         sums: path.sums(),
+        hours: hours::of(&path.entries),
     }
 }

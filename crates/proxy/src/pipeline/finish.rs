@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_core::session::chain::{self, RecordKey};
+use plimsoll_core::session::hours;
 use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_core::session::transcript::Transcript;
 use plimsoll_core::turn::ending::{self, Ending, Stands, encode, named};
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_model::{
-    Digest, Erased, Parent, RecordId, RowSizes, SessionRow, TurnFacts, TurnRecord, dated_id,
+    Digest, Erased, HourSums, Parent, RecordId, RowSizes, SessionRow, TurnFacts, TurnRecord,
+    dated_id,
 };
 use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
 
@@ -98,7 +100,7 @@ pub fn commit(
     batch.renewed = renewed(&state.path, record.ended);
     let (id, bytes) = named(&record);
     batch.blobs.push((id.0, bytes));
-    let row = session_row(place, state, id, &record);
+    let row = session_row(place, state, (id, &record), branch.hours);
     let name = row.session.clone();
     batch.listed = Some(listed(place, row));
     let keys = keys(place, state, &record, nameless);
@@ -208,8 +210,8 @@ fn listed(place: &RecordPlace, row: SessionRow) -> Listed {
 fn session_row(
     place: &RecordPlace,
     state: &TurnState,
-    id: RecordId,
-    record: &TurnRecord,
+    (id, record): (RecordId, &TurnRecord),
+    before: Vec<HourSums>,
 ) -> SessionRow {
     let first = state.path.entries.first();
     let facts = &record.facts;
@@ -238,10 +240,13 @@ fn session_row(
             floor: facts.floor,
             over: facts.over,
             watched: facts.watched,
+            growth: hours::growth(&state.path.entries, record),
         },
         sums: record.sums(),
         profile: record.profile.clone(),
         split: record.split.clone(),
+        agent: place.agent.clone(),
+        hours: hours::with(before, record),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use plimsoll_core::turn::Mode;
-use plimsoll_model::{LabelSet as _, RecordId, TenantId, TurnAccount, TurnSums};
+use plimsoll_model::{HourSums, LabelSet as _, RecordId, TenantId, TurnAccount, TurnSums, hours};
 use plimsoll_wire::request::Unmanaged;
 use tokio::sync::broadcast;
 
@@ -19,6 +19,8 @@ const WAITING: usize = 256;
 const KEPT: usize = 256;
 /// Over how many of the newest requests the proxy's own time is told.
 const TIMES: usize = 1024;
+/// For how many of the newest hours with a request it is told what requests beside sessions came to: those of a month.
+const BESIDE_HOURS: usize = 31 * 24;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -107,6 +109,7 @@ struct Recent {
     kept: VecDeque<LiveEvent>,
     times: VecDeque<f32>,
     beside: TurnSums,
+    beside_hours: VecDeque<HourSums>,
     failing: bool,
     last_error: Option<u64>,
 }
@@ -193,9 +196,18 @@ impl Live {
             self.tell(&mut recent, || Happened::Upstream);
         }
         if recorded.is_none() {
+            let before = recent.beside;
             recent.beside.turns += 1;
             if let Some(cost) = cost {
                 recent.beside.add(cost);
+            }
+            let hour = HourSums::between(hours::hour((self.clock)()), &before, &recent.beside);
+            match recent.beside_hours.back_mut() {
+                Some(newest) if newest.hour == hour.hour => newest.join(hour),
+                Some(_) | None => recent.beside_hours.push_back(hour),
+            }
+            if recent.beside_hours.len() > BESIDE_HOURS {
+                recent.beside_hours.pop_front();
             }
         }
         if let Some(recorded) = recorded {
@@ -206,6 +218,12 @@ impl Live {
                 watched: report.mode != Mode::Manage,
             });
         }
+    }
+
+    /// What requests without a record came to by the hour since the process began.
+    #[must_use]
+    pub fn beside(&self) -> VecDeque<HourSums> {
+        self.recent.lock().beside_hours.clone()
     }
 
     /// Numbers an event. Only if somebody listens it is made at all.

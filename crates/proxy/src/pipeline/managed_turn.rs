@@ -15,7 +15,7 @@ use plimsoll_core::turn::hidden::{self, Keep};
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
 use plimsoll_core::turn::{Mode, Unmet, needed, silent_cut};
 use plimsoll_model::room::Held;
-use plimsoll_model::{EditKind, Edits, Erased, RecordId, Rope, StoredHop};
+use plimsoll_model::{EditKind, Edits, Erased, Rope, SessionRow, StoredHop};
 use plimsoll_tokens::Family;
 use plimsoll_wire::answer::{Answer, Verdict};
 use plimsoll_wire::one_text;
@@ -26,6 +26,7 @@ use plimsoll_wire::{ErrorSide, ErrorText};
 use super::app::App;
 use super::bodies::LiveBody;
 use super::branch::Branching;
+use super::changed;
 use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
@@ -204,7 +205,7 @@ impl ManagedTurn {
                 ended,
             )?;
             let row = committed.row().to_owned();
-            self.keep_body(app, committed.id(), &row);
+            self.keep_body(app, &committed, &row);
             let tenant = self.place.tenant;
             self.reporter.recorded(tenant, committed.id(), row);
             Some(committed)
@@ -217,14 +218,22 @@ impl ManagedTurn {
     }
 
     /// Keeps the request in memory, for those who may look at it.
-    fn keep_body(&self, app: &App, record: RecordId, row: &str) {
+    fn keep_body(&self, app: &App, committed: &Committed, row: &str) {
+        let tenant = self.place.tenant;
         let request = &self.state.request;
+        // The request before stands here until this one takes its place, so a change is found now or never.
+        let before = app.bodies.get(&SessionRow::identity(tenant, row));
+        let change = before.as_ref().zip(self.reporter.missed_by());
+        let turn = self.state.path.next_turn();
+        let change = change
+            .and_then(|(before, cause)| changed::change(cause, turn, &before.body, &request.body));
+        let changes = before.map(|before| before.changes).unwrap_or_default();
         let live = LiveBody {
-            record,
+            record: committed.id(),
             body: request.body.clone(),
             dialect: request.dialect,
+            changes: changes.with(change),
         };
-        let tenant = self.place.tenant;
         let means = |erased: &Erased| erased.means(tenant, &self.place.session);
         // Between the record and this its session may have been erased.
         if let Some(_leave) = app.erasing.leave(self.place.began, means) {

@@ -31,7 +31,7 @@
 //! A request in the mode `observe` is forwarded and only watched (`watch`); of every other that is forwarded the usage is
 //! read as the answer passes (`forward`, `listen`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials and of models that bind their
-//! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`), of what
+//! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`) and what changed in them (`changed`), of what
 //! an operator asked of them (`asked`), and of sessions that were erased while turns were under way
 //! (`erasing`). `live` tells those who look on what happens.
 
@@ -40,6 +40,7 @@ mod app;
 mod asked;
 mod bodies;
 mod branch;
+mod changed;
 mod decoded;
 mod drive;
 mod erasing;
@@ -86,6 +87,7 @@ pub use active_sessions::ActiveSessions;
 pub use app::App;
 pub use asked::{Asked, TooManyAsks};
 pub use bodies::{Bodies, LiveBody};
+pub use changed::Change;
 pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use forward::forward;

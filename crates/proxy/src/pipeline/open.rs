@@ -394,6 +394,7 @@ fn read(
     let scope = turn.session.scope(request.hint.as_deref());
     let parent = turn.session.parent.clone();
     let place = RecordPlace::new(tenant, (scope, parent), request.dialect, *began);
+    let place = place.asked_by(&turn.agent);
     let place = match terms.mode {
         Mode::Observe => place.watched(),
         Mode::Manage | Mode::Off => place,

@@ -8,6 +8,9 @@ use plimsoll_wire::Dialect;
 
 use super::erasing::Began;
 
+/// The longest name of a program that is kept, in bytes.
+const AGENT_BYTES: usize = 40;
+
 /// Where a record belongs.
 #[derive(Clone, Debug)]
 pub struct RecordPlace {
@@ -25,6 +28,8 @@ pub struct RecordPlace {
     pub parent: Option<Scope>,
     /// When the turn began, which decides whether it is recorded if its session is erased.
     pub began: Began,
+    /// The program that asks: what stands before the version in its `user-agent`. None if it does not say.
+    pub agent: Option<String>,
 }
 
 impl RecordPlace {
@@ -49,6 +54,19 @@ impl RecordPlace {
             session: String::new(),
             parent,
             began,
+            agent: None,
+        }
+    }
+
+    /// The place of what this program asks, by its `user-agent`.
+    #[must_use]
+    pub fn asked_by(self, user_agent: &str) -> Self {
+        let agent = user_agent.split(['/', ' ', '(']).next().unwrap_or_default();
+        let is_name = !agent.is_empty() && agent.len() <= AGENT_BYTES;
+        let is_name = is_name && agent.bytes().all(|byte| byte.is_ascii_graphic());
+        Self {
+            agent: is_name.then(|| agent.to_owned()),
+            ..self
         }
     }
 

@@ -24,8 +24,9 @@ use super::ledger_input::LedgerInput;
 use super::listen::AnswerEnd;
 use super::live::RecordedTurn;
 use crate::record::{
-    Abort, AbortPhase, AbortSide, Budget, Context, Evicted, FailedStage, HopReport, PassReport,
-    Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy, response_headers,
+    Abort, AbortPhase, AbortSide, Budget, CallRole, Context, Evicted, FailedStage, HopReport,
+    PassReport, Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy,
+    response_headers,
 };
 
 /// Gathers the report of a request from its head to its end, and hands it over once, however the
@@ -161,6 +162,11 @@ impl Reporter {
     /// Notes the terms under which the turn is accounted for.
     pub(super) fn account(&mut self, terms: LedgerTerms) {
         self.ledger.open(terms);
+    }
+
+    /// Why the first call read anew what the provider had cached. `None` if it did not.
+    pub(super) fn missed_by(&self) -> Option<MissCause> {
+        self.report.missed().map(|(_, cause)| cause)
     }
 
     /// Notes what the request has in common with the one before it.
@@ -389,6 +395,7 @@ impl Reporter {
     pub(super) fn cost(&self) -> Option<TurnAccount> {
         let projected = self.ledger.projected();
         let account = projected.or_else(|| self.ledger.account())?;
+        let report = &self.report;
         Some(TurnAccount {
             paid: account.sent_cost.total(),
             whole: account.client_cost.total(),
@@ -397,6 +404,8 @@ impl Reporter {
             annotated: account.parts.annotated,
             breakpoints: account.parts.breakpoints,
             unexplained: account.parts.unexplained,
+            hidden: report.role_units(CallRole::Hidden, &account),
+            aside: report.role_units(CallRole::Aside, &account),
             usd: account.usd,
             sent: (account.sent.prompt, account.sent.cached),
             client: (account.client.prompt, account.client.cached),

@@ -14,9 +14,9 @@ mod turn_report;
 
 pub use headers::{FAIL_OPEN, response_headers};
 pub use labels::{
-    AbortPhase, AbortSide, AcceptError, Budget, ConnectionCut, FailedStage, Label, LedgerSide,
-    LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, Serves, StoreOp, StoreTrip,
-    Unrecorded, provider_name, serves,
+    AbortPhase, AbortSide, AcceptError, Budget, CallRole, ConnectionCut, FailedStage, Label,
+    LedgerSide, LedgerTokens, Phase, Projection, RetryReason, Route, SavedPart, Serves, StoreOp,
+    StoreTrip, Unrecorded, provider_name, serves,
 };
 pub use log::log_turn;
 pub use metrics::{InFlight, Metrics, MetricsError, log_lines_lost};
