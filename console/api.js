@@ -77,6 +77,20 @@ const pathOf = (name) => `sessions/${encodeURIComponent(name.split("@")[0] ?? ""
 /** The name under which the page links to a session. @param {{ session: string, tenant: string }} row */
 export const nameOf = (row) => (row.tenant ? `${row.session}@${row.tenant.slice(0, 8)}` : row.session);
 
+/**
+ * The command that has the server write a session to a file. What listens elsewhere than on this machine is reached at the
+ * address that the page has.
+ * @param {string} session @param {string} file
+ */
+export function exportCommand(session, file) {
+  const { hostname, port } = location;
+  const host = /^[\d.]+$|^\[/.test(hostname) ? hostname : "127.0.0.1";
+  return `plimsoll export ${session} --admin ${host}:${port || "80"} --out ${file}`;
+}
+
+/** Where a session is to be had as a file. @param {string} name */
+export const exportOf = (name) => `/api/${pathOf(name)}/export`;
+
 /** @param {string} name @param {string} action @param {unknown} body @param {AbortSignal} [stop] */
 const act = (name, action, body, stop) => send(`${pathOf(name)}/${action}`, body, stop);
 

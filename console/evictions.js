@@ -1,6 +1,6 @@
 // Evictions: the passes of a session, and for one of them what moved, what stands in its place, whether it
 // was needed later, and what stayed and why. Owns this view. Never judges what was needed: the server does.
-import { html, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
+import { html, useEffect, useMedia, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api } from "./api.js";
 import { PinButton, RecallItem, RecallWords } from "./asks.js";
 import { count, full, known, short, usd } from "./format.js";
@@ -96,10 +96,10 @@ function FoundItems({ d, find }) {
   }, [d.items, find]);
   if (found.length < 2) return null;
   return html`<section class="panel" aria-label="Items found"><div class="ph"><h2>${count(found.length, "item")} evicted ${found.length === 1 ? "has" : "have"} this text</h2>${found.length > MOST_FOUND ? html`<span class="dim">the first ${MOST_FOUND}</span>` : null}</div>
-    <div class="tw" tabindex="0" role="region" aria-label="Items found, in a table"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="num" scope="col">Tokens</th><th scope="col">When</th><th scope="col">Needed later</th></tr></thead><tbody>
+    <div class="tw founds" tabindex="0" role="region" aria-label="Items found, in a table"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="num tok" scope="col">Tokens</th><th scope="col">When</th><th class="nd" scope="col">Needed later</th></tr></thead><tbody>
     ${found.slice(0, MOST_FOUND).map((i) => {
       const href = to(d.name, "evictions", { find, pass: turnOfMost(i), item: i.id });
-      return html`<tr key=${i.no} class="lk" onClick=${() => go(href)}><td class="idm nw"><a href=${href} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${i.id}</a></td><td class="wide"><div class="ell foundwhat">${i.label ?? html`<span class="dim">withheld</span>`}</div></td><td class="num">${full(i.tokens)}</td>
+      return html`<tr key=${i.no} class="lk" onClick=${() => go(href)}><td class="idm nw"><a href=${href} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${i.id}</a></td><td class="wide"><div class="ell">${i.label ?? html`<span class="dim">withheld</span>`}</div></td><td class="num">${full(i.tokens)}</td>
         <td class="mid">${i.marks.map(([t, mark], nth) => `${nth ? ", " : ""}${mark} in turn ${t}`)}</td><td class="nw"><${NeedTag} n=${i.needed} told=${known(d.session.passes[0]?.needed)}/></td></tr>`;
     })}</tbody></table></div></section>`;
 }
@@ -126,7 +126,7 @@ function OnePass({ d, p, find, off }) {
   const cost = rewriteCost(d, p);
   const far = p.after > p.floor * 1.3;
   const i = at(d.turns, p.turn);
-  const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.items.list, p.turn, d.turns.out[i] ?? null) : null), [d.items, p.turn]);
+  const parts = useMemo(() => (d.items && i >= 0 ? partsAt(d.session, d.turns, d.items.list, p.turn) : null), [d.items, p.turn]);
   return html`<div><section class="panel" aria-label=${`Pass of turn ${p.turn}`}><div class="ph"><h2>${isWatched(d.session.row) ? "Would-be pass" : "Pass"} of turn ${p.turn}</h2><span class="dim">${{ budget: "the next request would have passed the budget", cold: "the provider’s cache was cold anyway", emergency: "the prompt was too long for the model", guidance: "guidance was added to the prologue", asked: "a person asked for it" }[p.trigger] ?? p.trigger}</span><span class="grow"></span>
     <a class="btn sm" href=${to(d.name, "view", { turn: p.turn })}>View at turn ${p.turn}</a><a class="btn sm" href=${to(d.name, "build", { before: p.turn })}>Fork from before turn ${p.turn}</a></div>
     <div class="figs four"><${Fig} l="View" v=${`${short(p.before)} → ${short(p.after)}`} s=${far ? html`<span class="warn">stopped ${short(p.after - p.floor)} above the floor</span>` : html`<${Term} t="floor">floor<//> ${short(p.floor)}`}/>
@@ -144,17 +144,18 @@ function OnePass({ d, p, find, off }) {
 function Moves({ d, list, open, told, off, turn, setOpen }) {
   const narrow = useNarrow();
   const size = narrow ? short : full;
+  const tight = useMedia("(max-width: 900px)");
   // Whoever came for one item sees it: it may stand below what the page begins with. What is opened here
   // stays where it was clicked.
   const table = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => { table.current?.querySelector("tr.sel")?.scrollIntoView({ block: "start" }); }, []);
-  return html`<div class="tw moves" ref=${table} tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="wide" scope="col"><${Term} t="episode">Episode<//></th><th scope="col"><${Term} t="mark">Mark<//></th><th class="num" scope="col">Tokens</th><th class="wide" scope="col">What stays in its place</th><th scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
+  return html`<div class="tw moves" ref=${table} tabindex="0" role="region" aria-label="Items that moved"><table><thead><tr><th scope="col">Item</th><th class="wide" scope="col">What</th><th class="c3" scope="col"><${Term} t="episode">Episode<//></th><th class="mk" scope="col"><${Term} t="mark">Mark<//></th><th class="num tok" scope="col">Tokens</th><th class="c3" scope="col">In its place</th><th class="nd" scope="col"><${Term} t="needed">Needed later<//></th></tr></thead>
   <tbody>${list.map((m) => html`<tr key=${m.no} class=${`lk${open === m.id ? " sel" : ""}`} onClick=${() => setOpen(open === m.id ? null : m.id)}>
-    <td class="idm nw"><button class="opener" aria-expanded=${open === m.id}>${m.id}</button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
-    <td class="wide nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
+    <td class="idm nw"><button class="opener" title=${m.id} aria-expanded=${open === m.id}><span class="ell">${m.id}</span></button></td><td class="wide"><div class="ell">${m.label ?? html`<span class="dim">withheld</span>`}</div></td>
+    <td class="c3 nw"><${EpTag} e=${m.episode === null ? null : d.session.episodes[m.episode]}/></td><td><${Move} a=${m.from} b=${m.to}/></td>
     <td class="num">${size(m.before)} <span class="dim">→</span> ${size(m.after)}</td>
-    <td class="wide"><div class="ell stub">${m.to === "removed" ? html`<span class="dim">named in its episode’s line</span>` : (m.stub ?? html`<span class="dim">–</span>`)}</div></td><td class="nw"><${NeedTag} n=${m.needed} told=${told}/></td></tr>
-    ${open === m.id ? html`<tr class="inner"><td colspan="7"><${Opened} d=${d} m=${m} turn=${turn} off=${off}/></td></tr>` : null}`)}</tbody></table></div>`;
+    <td class="c3"><div class="ell stub">${m.to === "removed" ? html`<span class="dim">named in its episode’s line</span>` : (m.stub ?? html`<span class="dim">–</span>`)}</div></td><td class="nw"><${NeedTag} n=${m.needed} told=${told}/></td></tr>
+    ${open === m.id ? html`<tr class="inner"><td colspan=${narrow ? 4 : tight ? 5 : 7}><${Opened} d=${d} m=${m} turn=${turn} off=${off}/></td></tr>` : null}`)}</tbody></table></div>`;
 }
 
 /** @param {{ d: Data, m: Moved, turn: number, off: boolean }} props */

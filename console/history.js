@@ -74,30 +74,41 @@ export const openAt = (session, turn) =>
   session.episodes.findLast((e) => e.start <= turn && (e.end === null || e.end > turn));
 
 /**
- * The parts of the view at an earlier turn. What no item accounts for is the system's text and the tools.
- * @param {Session} session @param {Item[]} items @param {number} turn @param {number | null} sent
+ * How many tokens one counted token of an item is on the scale of the budget in a turn, where its prologue is not an item's: what
+ * was sent of the others over what was counted of them.
+ * @param {Columns} columns @param {Item[]} items @param {number} turn
+ */
+export function scaleAt(columns, items, turn) {
+  const i = at(columns, turn);
+  let held = 0;
+  for (const item of items) if (item.role !== "system" && inView(item, turn)) held += sizeAt(item, turn) ?? 0;
+  return held ? ((columns.out[i] ?? held) - (columns.prologue[i] ?? 0)) / held : 1;
+}
+
+/**
+ * The parts of the view at an earlier turn. The prologue is the server's, as in the parts of the newest view.
+ * @param {Session} session @param {Columns} columns @param {Item[]} items @param {number} turn
  * @returns {Part[] | null} null if sizes are not known
  */
-export function partsAt(session, items, turn, sent) {
-  if (sent === null || !items.some((i) => i.sizes.length)) return null;
+export function partsAt(session, columns, items, turn) {
+  const i = at(columns, turn);
+  if (i < 0 || columns.out[i] === null || !items.some((i) => i.sizes.length)) return null;
+  const scale = scaleAt(columns, items, turn);
   const open = openAt(session, turn);
   /** @type {Record<string, number>} */
-  const sum = { system: 0, user: 0, open: 0, needed: 0, closed: 0, left: 0, marks: 0, recalled: 0 };
-  let all = 0;
+  const sum = { user: 0, open: 0, needed: 0, closed: 0, left: 0, marks: 0, recalled: 0 };
   for (const item of items) {
-    const size = inView(item, turn) ? (sizeAt(item, turn) ?? 0) : 0;
+    const size = item.role !== "system" && inView(item, turn) ? (sizeAt(item, turn) ?? 0) : 0;
     if (!size) continue;
     const part = partOf(session, item, turn, open);
-    sum[part] = (sum[part] ?? 0) + size;
-    all += size;
+    sum[part] = (sum[part] ?? 0) + size * scale;
   }
-  sum["system"] = (sum["system"] ?? 0) + Math.max(0, sent - all);
+  sum["system"] = columns.prologue[i] ?? 0;
   return PARTS.map(([part, name, fill]) => ({ part, name, fill, tokens: sum[part] ?? 0 }));
 }
 
 /** @param {Session} session @param {Item} item @param {number} turn @param {import("./shapes").Episode | undefined} open */
 function partOf(session, item, turn, open) {
-  if (item.role === "system") return "system";
   if (item.role === "user") return "user";
   if (item.role === "hidden") return isRecall(item) ? "recalled" : "marks";
   if (markAt(item, turn) !== "live") return "left";

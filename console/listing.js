@@ -10,6 +10,8 @@ import { sizeOf } from "./parts.js";
 /** @typedef {Record<string, string>} Asked */
 
 const PAGE = 100;
+/** As many as one search of older sessions can find. */
+const OLDER = 500;
 /** A row whose turn ends moves to the top only from below this place, so that rows don't jump under the eye. */
 const CALM = 20;
 
@@ -31,7 +33,7 @@ const merged = (had, row) => ({
  */
 export function useListing(asked) {
   const key = JSON.stringify(asked);
-  const [state, set] = useState({ rows: /** @type {Row[]} */ ([]), total: /** @type {number | null} */ (null), unsearched: /** @type {number | null} */ (null), error: /** @type {Refused | null} */ (null) });
+  const [state, set] = useState({ rows: /** @type {Row[]} */ ([]), total: /** @type {number | null} */ (null), unsearched: /** @type {number | null} */ (null), older: /** @type {string | null} */ (null), error: /** @type {Refused | null} */ (null) });
   const reading = useRef({ key: "", next: /** @type {string | null} */ (null), busy: false, want: 0, have: 0, stop: new AbortController() });
 
   const read = useCallback(async () => {
@@ -49,7 +51,9 @@ export function useListing(asked) {
           const before = first ? [] : had.rows;
           const rows = [...before, ...page.sessions.filter((row) => !before.some((old) => same(old, row)))];
           mine.have = rows.length;
-          return { rows, total: page.total ?? rows.length, unsearched: page.unsearched, error: null };
+          // Of two searches the one that stopped earlier counts: the next goes on from there, and nothing is left out.
+          const older = first || Number.parseInt(page.older ?? "0", 10) > Number.parseInt(had.older ?? "0", 10) ? page.older : had.older;
+          return { rows, total: first ? (page.total ?? rows.length) : had.total, unsearched: page.unsearched, older, error: null };
         });
         mine.have = Math.max(mine.have, 1);
         await new Promise((done) => setTimeout(done));
@@ -72,6 +76,23 @@ export function useListing(asked) {
     again();
     return () => reading.current.stop.abort();
   }, [key]);
+
+  // Texts are searched in pages of their own: what is found in older sessions stands behind the rest.
+  const goOn = useCallback(async (/** @type {string} */ older) => {
+    const mine = reading.current;
+    try {
+      const page = await api.sessions({ ...JSON.parse(mine.key), spark: "1", limit: String(OLDER), older }, mine.stop.signal);
+      if (reading.current !== mine) return;
+      set((had) => {
+        const found = page.sessions.filter((row) => !had.rows.some((old) => same(old, row)));
+        mine.have += found.length;
+        return { ...had, rows: [...had.rows, ...found], total: (had.total ?? 0) + found.length, unsearched: page.unsearched, older: page.older, error: null };
+      });
+    } catch (caught) {
+      if (reading.current !== mine || mine.stop.signal.aborted) return;
+      set((had) => ({ ...had, error: caught instanceof Refused ? caught : new Refused(String(caught), 0, "") }));
+    }
+  }, []);
 
   const need = useCallback((/** @type {number} */ rows) => {
     const mine = reading.current;
@@ -110,7 +131,7 @@ export function useListing(asked) {
       return { ...had, rows: [row, ...had.rows], total: had.total + 1 };
     });
   }, [key]);
-  return { ...state, need, again };
+  return { ...state, need, goOn, again };
 }
 
 /**

@@ -87,6 +87,9 @@ export function Waiting({ rows = 5, what }) {
 /** Scrolls an answer into sight, if it stands below. @param {Element | null} answer */
 const intoSight = (answer) => answer?.scrollIntoView({ block: "nearest" });
 
+/** What a person is told beside a button, or asked. @param {{ done?: boolean, children: Shown }} props */
+export const Note = ({ done = false, children }) => html`<div class=${`ins${done ? " done" : ""}`} role="status" ref=${intoSight}><${Icon} n=${done ? "done" : "warn"} s=${15}/><div>${children}</div></div>`;
+
 /**
  * What was asked for by a button: waiting, done or refused, each with its words.
  * @returns {{ busy: boolean, run: (work: () => Promise<Shown>) => Promise<void>, said: Shown }}
@@ -99,7 +102,7 @@ export function useAction() {
     say(null);
     try {
       const words = await work();
-      if (words) say(html`<div class="ins done" role="status" ref=${intoSight}><${Icon} n="done" s=${15}/><div>${words}</div></div>`);
+      if (words) say(html`<${Note} done>${words}<//>`);
     } catch (caught) {
       say(html`<${Failed} error=${caught instanceof Refused ? caught : new Refused(String(caught), 0, "")}/>`);
     }

@@ -6,7 +6,7 @@ import { age, count, cut, full, known, pct, sense, share, short, signed, time, u
 import { nested, useListing } from "./listing.js";
 import { useEvents } from "./live.js";
 import { Failed, Waiting, useRead, useSoon } from "./load.js";
-import { Chip, Copy, Fig, Gauge, Glyph, Icon, Spark, Waterfall, isWatched, net, netOf, sizeOf } from "./parts.js";
+import { Chip, Copy, Fig, Gauge, Glyph, Icon, Spark, Term, Waterfall, isWatched, net, netOf, sizeOf } from "./parts.js";
 import { go, to } from "./route.js";
 import { scrollToRow, useRows } from "./rows.js";
 import { Spend } from "./spend.js";
@@ -37,15 +37,14 @@ function Figures({ all }) {
       <div class="s">${only ? html`nothing was managed; ${count(observed.turns, "turn")} of ${count(observed.sessions, "session")} only observed, ` : null}${saved ? html`of ${saved.dollars ? signed(saved.money.whole).replace("+", "") : `${short(saved.money.whole)} units`} sent whole` : "no price is known, or nothing is recorded"}${would && !only ? html`<br/>would have saved ${signed(would.money.net)} of ${usd(would.money.whole)} in ${count(observed.sessions, "observed session")}` : null}${all.unpriced ? html`<br/>${count(all.unpriced, "session")} without a price` : null}</div></div>
       ${saved ? html`<div class="bars"><${Waterfall} m=${saved.money} money=${saved.dollars}/></div>` : null}</div>
     <${Fig} l="Cached share" v=${pct(share(all.cached, all.prompt))} s=${all.whole_prompt ? `${pct(share(all.whole_cached, all.whole_prompt))} were all sent whole` : "nothing reported yet"}/>
-    <${Fig} l="Over budget" v=${full(all.over)} u=${`of ${full(all.turns)} turns`} c=${all.over ? "bad" : ""}
+    <${Fig} l="Over budget" v=${full(all.over)} u=${`of ${count(all.turns, "turn")}`} c=${all.over ? "bad" : ""}
       s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : observed.sessions ? "every managed request was under the budget" : "every request was under the budget"}/>
     <${Fig} l="Failed open" v=${full(sum(fails))} c=${fails.length ? "warn" : ""} s=${fails.length ? names(fails) : `of ${count(all.process.turns, "request")} since the start`}/>
     <${Fig} l="Unmanaged" v=${full(sum(unmanaged))} s=${unmanaged.length ? names(unmanaged) : "every request could be managed"}/>
     <div class="fig all"><div class="lb">${all.upstreams.length > 1 ? "Upstreams" : "Upstream"}</div>
-      ${all.upstreams.map((u) => html`<div key=${u.name}><div class="row upname"><span class=${`dot${u.healthy ? "" : " bad"}`}></span><span class="ell">${u.name}</span>${u.healthy ? html`<span class="sr">answers</span>` : html`<span class="tag bad">fails</span>`}</div>
-        <div class="s">${count(u.requests, "request")}, ${count(u.errors, "error")}</div></div>`)}
-      ${all.upstreams.length ? null : html`<div class="s">no request yet</div>`}
-      <div class="s">${known(own.p50) ? `own time p50 ${time(own.p50)}, p99 ${time(own.p99)}` : ""}</div>
+      ${all.upstreams.map((u) => html`<div key=${u.name}><div class="row upname"><span class=${`dot${u.healthy === null ? " off" : u.healthy ? "" : " bad"}`}></span><span class="ell">${u.name}</span>${u.healthy === null ? null : u.healthy ? html`<span class="sr">answers</span>` : html`<span class="tag bad">fails</span>`}</div>
+        <div class="s">${u.healthy === null ? "no request since the start" : `${count(u.requests, "request")}, ${count(u.errors, "error")}`}</div></div>`)}
+      <div class="s">${known(own.p50) ? html`<${Term} t="own">own time<//> a turn p50 ${time(own.p50)}, p99 ${time(own.p99)}` : ""}</div>
       ${beside.turns ? html`<div class="s" title="Requests without a record, such as titles and what was forwarded as it came; they stand in no session">${count(beside.turns, "request")} beside sessions${beside.account?.usd ? `, ${usd(beside.account.usd.paid)}` : ""}</div>` : null}
       ${late ? html`<div class="s">${count(late, "record")} written late, nothing lost</div>` : null}
       ${failed ? html`<div class="s warn">${count(failed, "record")} not written</div>` : null}</div></div>`;
@@ -85,12 +84,12 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor}/>
       <span class=${`nw${known(row.budget) && size > row.budget ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.budget)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
-    <td class="num" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${toPass(row)}</td>
-    <td><${Spark} d=${row.spark} budget=${row.budget}/></td>
-    <td class="num">${full(row.turn)}</td><td class="num">${would(row.passes)}</td><td class="num">${would(row.hops)}</td><td class="num">${would(row.recalls)}</td>
-    <td class="num">${pct(share(row.cached, row.prompt))}</td>
+    <td class="num c2" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${toPass(row)}</td>
+    <td class="c2"><${Spark} d=${row.spark} budget=${row.budget}/></td>
+    <td class="num">${full(row.turn)}</td><td class="num c3">${would(row.passes)}</td><td class="num c2">${would(row.hops)}</td><td class="num c2">${would(row.recalls)}</td>
+    <td class="num c3">${pct(share(row.cached, row.prompt))}</td>
     <td class="num">${saved ? html`<span class=${watched ? "dim" : sense(saved.money.net)}>${watched ? "would: " : ""}${saved.dollars ? signed(saved.money.net) : saved.text}</span><div class="sub">${saved.share}</div>` : dash}</td>
-    <td class="found">${row.finding ? html`<div class="ell sub findep">${row.finding.episode}</div><div class="ell sub" title=${row.finding.text}>${row.finding.text}</div>` : html`<span class="dim">–</span>`}</td>
+    <td class="found c1">${row.finding ? html`<div class="ell sub findep">${row.finding.episode}</div><div class="ell sub" title=${row.finding.text}>${row.finding.text}</div>` : html`<span class="dim">–</span>`}</td>
     <td class="num dim"><${Ended} row=${row}/></td></tr>`;
 }
 
@@ -108,8 +107,8 @@ function Card({ p: { row, depth } }) {
 
 /** The heads that sort, and what they ask for. @type {[string, string, string][]} */
 const HEADS = [
-  ["View against the budget", "fill", ""], ["Next pass", "next", "num"], ["Sent, by turn", "", ""], ["Turn", "turn", "num"], ["Passes", "passes", "num"], ["Hops", "", "num"],
-  ["Recalls", "", "num"], ["Cached", "cached", "num"], ["Saved, net", "saved", "num"], ["Last finding", "", ""], ["Last turn", "last", "num"],
+  ["View against the budget", "fill", ""], ["Next pass", "next", "num c2"], ["Sent, by turn", "", "c2"], ["Turn", "turn", "num"], ["Passes", "passes", "num c3"], ["Hops", "", "num c2"],
+  ["Recalls", "", "num c2"], ["Cached", "cached", "num c3"], ["Saved, net", "saved", "num"], ["Last finding", "", "c1"], ["Last turn", "last", "num"],
 ];
 
 /** @param {{ id: string, name: string, sort: string, set: (s: string) => void, c?: string }} props */
@@ -145,6 +144,12 @@ export function Overview({ server }) {
     ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over budget", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 5}/>`)}</div>`}
     <${Spend}/>
     <${Sessions} all=${all.value}/></main>`;
+}
+
+/** Goes on with a search where it stopped. @param {{ older: string, go: (older: string) => Promise<void> }} props */
+function SearchOlder({ older, go }) {
+  const [busy, set] = useState(false);
+  return html`<button class="btn sm" disabled=${busy} onClick=${() => { set(true); go(older).finally(() => set(false)); }}>Search older</button>`;
 }
 
 /** @param {{ all: Totals | null }} props */
@@ -190,16 +195,16 @@ function Sessions({ all }) {
     <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over budget" : z}</option>`)}</select>
     <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${cut(m)}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>
-    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span></div>
+    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span>${list.older ? html`<${SearchOlder} key=${list.older} go=${list.goOn} older=${list.older}/>` : null}</div>
     ${list.error ? html`<div class="pb"><${Failed} error=${list.error} again=${list.again}/></div>` : null}
     ${list.total === null ? (list.error ? null : html`<${Waiting} rows=${8} what="the list of sessions"/>`)
       : total === 0 ? (filtered ? html`<div class="empty">No session fits. <button class="btn sm" onClick=${() => { type(""); ask(""); set({}); }}>Show all</button></div>` : html`<${NoSession} agents=${all?.server.agents}/>`)
       : narrow ? html`<ul class="cards" ref=${rows.ref} onKeyDown=${arrows}><li style=${{ height: `${rows.above}px` }} aria-hidden="true"></li>${seen.map((p) => html`<${Card} key=${nameOf(p.row)} p=${p}/>`)}<li style=${{ height: `${rows.below + unread * height}px` }} aria-hidden="true"></li></ul>`
       : html`<table class="ovt" aria-rowcount=${total + 1}><caption class="sr">Sessions</caption><thead><tr><${Head} id="" name="Session" sort=${sort} set=${setSort}/>${HEADS.map(([name, id, c]) => html`<${Head} key=${name} id=${id} name=${name} sort=${sort} set=${setSort} c=${c}/>`)}</tr></thead>
-        <tbody ref=${rows.ref} onKeyDown=${arrows}>${rows.above ? html`<tr aria-hidden="true" class="gap"><td colspan="12" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
+        <tbody ref=${rows.ref} onKeyDown=${arrows}>${rows.above ? html`<tr aria-hidden="true" class="gap"><td style=${{ height: `${rows.above}px` }}></td></tr>` : null}
         ${seen.map((p, i) => html`<${TableRow} key=${nameOf(p.row)} p=${p} at=${rows.first + i} q=${q} folded=${folded.has(p.row.session)} fold=${() => toggle(p.row.session)}/>`)}
-        ${Array.from({ length: unread }, (_, i) => html`<tr key=${`u${i}`} class="unread"><td colspan="12"><span class="skel"></span></td></tr>`)}
-        ${rows.below ? html`<tr aria-hidden="true" class="gap"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>`}</section>`;
+        ${Array.from({ length: unread }, (_, i) => html`<tr key=${`u${i}`} class="unread"><td colspan="5"><span class="skel"></span></td></tr>`)}
+        ${rows.below ? html`<tr aria-hidden="true" class="gap"><td style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>`}</section>`;
 }
 
 /** Up and down go from row to row, and from the field to the first. @param {KeyboardEvent} event @param {Element | null} body @param {number} height */

@@ -93,6 +93,8 @@ const TERMS = {
   floor: "A pass evicts items until the view is down to this",
   episode: "A piece of work that the model marked with a beginning and an end. It goes as a whole",
   mark: "How much of an item the model still reads: a full disc is all of it, a dotted ring nothing",
+  own: "What Plimsoll itself took in a turn until its record was made, over all hops, without the provider’s time",
+  first: "From the request’s head to the first byte that the agent could see, with the provider’s time and hidden hops",
   needed: "Whether a later answer used words of the item. In view: the view had them all the same",
 };
 

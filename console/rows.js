@@ -1,9 +1,11 @@
-// Windows of rows: of ten thousand rows only those near the screen are elements. Owns which those are, as
-// the page scrolls. Never draws a row.
+// Windows of rows: of ten thousand rows only those near the screen are elements, and on paper the first thousands. Owns
+// which those are. Never draws a row.
 import { useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 /** Rows beyond each edge of the screen, so that a quick scroll meets no gap. */
 const MARGIN = 12;
+/** So many rows go on paper. */
+const PRINTED = 2000;
 
 /**
  * The rows from `first` up to `last` are to be drawn, with `above` and `below` pixels in place of the rest.
@@ -37,6 +39,18 @@ export function useRows(total, height) {
       removeEventListener("resize", soon);
     };
   }, [total, height]);
+  const [paper, print] = useState(false);
+  useEffect(() => {
+    const begin = () => print(true);
+    const end = () => print(false);
+    addEventListener("beforeprint", begin);
+    addEventListener("afterprint", end);
+    return () => {
+      removeEventListener("beforeprint", begin);
+      removeEventListener("afterprint", end);
+    };
+  }, []);
+  if (paper) return { ref, first: 0, last: Math.min(PRINTED, total), above: 0, below: 0 };
   const first = Math.min(at.first, total);
   const last = Math.min(at.last, total);
   return { ref, first, last, above: first * height, below: (total - last) * height };

@@ -1,7 +1,7 @@
 // A session's frame: its title, its figures, the tabs, what waits and what is pinned, and the warnings that
 // have a cause. Owns what stands above every view of a session. Never draws a view itself.
 import { html, useEffect, useRef } from "./lib.js";
-import { api, nameOf } from "./api.js";
+import { api, exportCommand, exportOf, nameOf } from "./api.js";
 import { Build } from "./build.js";
 import { Evictions } from "./evictions.js";
 import { age, count, cut, full, known, pct, sense, share, short, signed, usd } from "./format.js";
@@ -161,6 +161,7 @@ export function Session({ name, view, visit, off, said }) {
   const Current = /** @type {NonNullable<typeof tab>} */ (tab)[2];
   const counts = /** @type {Record<string, number>} */ ({ evictions: data.session.passes.length, turns: row.turn });
   const kids = data.session.children;
+  const file = `${row.session.slice(0, 8)}.jsonl`;
   return html`<main id="main" tabindex="-1"><div class="shead"><div class="grow"><h1>${titleOf(row)}</h1>
     <div class="meta"><span class="mono">${row.session}</span><span>${cut(row.model)}</span><span>tenant ${row.tenant.slice(0, 6)}</span>
       ${row.zone ? html`<span>zone ${row.zone}</span>` : null}${isWatched(row) ? html`<span class="tag">only observed</span>` : null}
@@ -168,7 +169,7 @@ export function Session({ name, view, visit, off, said }) {
       ${row.parent ? html`<a class="u" href=${to(nameOf({ session: row.parent, tenant: row.tenant }))}>${row.branch ? "branch of" : "parent"} ${row.parent.slice(0, 8)}</a>` : null}
       ${kids.map((kid) => html`<a class="u" key=${kid.session} href=${to(nameOf(kid))}>${kid.branch ? "branch" : "sub-agent"} ${kid.session.slice(0, 8)}</a>`)}
       <span>last turn ${age(row.ended / 1000)}</span>${CONTENT[data.session.content] ? html`<span class="tag">${CONTENT[data.session.content]}</span>` : null}</div></div>
-    <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<${Copy} text=${`plimsoll export ${row.session} --out ${row.session.slice(0, 8)}.jsonl`} sm=${false}>Copy export command<//></div></div>
+    <div class="line">${isWatched(row) ? null : html`<${EvictNow} d=${data} off=${off}/>`}<a class="btn" href=${exportOf(name)} download=${file} title="The session as lines of JSON, as the command writes it">Download</a><${Copy} text=${exportCommand(row.session, file)} sm=${false}>Copy export command<//></div></div>
   ${isWatched(row) ? html`<${Watched}/>` : null}<${Standing} d=${data} off=${off}/><${Figures} d=${data}/><${Family} d=${data}/>
   <nav class="tabs" aria-label="Views of the session" ref=${tabs}>${TABS.map(([id, label]) => html`<a key=${id} href=${to(name, id)} aria-current=${id === (tab ?? TABS[0])?.[0] ? "page" : null}>${label}${counts[id] === undefined ? null : html`<span>${full(counts[id])}</span>`}</a>`)}</nav>
   <${Warnings} d=${data}/><${Current} key=${visit} d=${data} off=${off}/></main>`;

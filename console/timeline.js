@@ -2,7 +2,7 @@
 // and which is under the pointer, so that all three tell of the same one. Never reckons savings.
 import { html, useMemo, useNarrow, useRef, useState, useWidth } from "./lib.js";
 import { PinButton, RecallWords } from "./asks.js";
-import { full, known, pct, short, usd } from "./format.js";
+import { count, full, known, pct, short, usd } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { at, cachedAt, missedAt, openAt, partsAt, partsNow } from "./history.js";
 import { Now } from "./now.js";
@@ -65,7 +65,7 @@ function EpisodeBox({ d, e, off }) {
   const builds = d.session.episodes.filter((o) => o.deps.includes(e.name));
   const ids = (d.items?.list ?? []).filter((i) => i.episode !== null && d.session.episodes[i.episode] === e && i.role === "call").map((i) => i.id);
   const evicted = e.first_evicted !== null;
-  return html`<div class="epbox" aria-live="polite"><div class="line"><${EpTag} e=${e}/><span class="dim">${e.end === null ? `open since turn ${e.start}` : `turns ${e.start}–${e.end}`} · ${full(e.items)} items · ${full(e.tokens)} → ${full(e.now)} tokens${evicted ? ` · first evicted at turn ${e.first_evicted}` : ""}${e.gone !== null ? `, removed at ${e.gone}` : ""}</span>
+  return html`<div class="epbox" aria-live="polite"><div class="line"><${EpTag} e=${e}/><span class="dim">${e.end === null ? `open since turn ${e.start}` : `turns ${e.start}–${e.end}`} · ${count(e.items, "item")} · ${full(e.tokens)} → ${full(e.now)} tokens${evicted ? ` · first evicted at turn ${e.first_evicted}` : ""}${e.gone !== null ? `, removed at ${e.gone}` : ""}</span>
     <span class="grow"></span>${builds.length ? html`<span class="dim">needed by</span>${builds.slice(0, 4).map((b) => html`<${EpTag} e=${b}/>`)}` : null}
     ${evicted && ids.length ? html`<${RecallWords} id=${e.name}/>` : null}
     ${ids.length ? html`<${PinButton} d=${d} off=${off} id=${e.name} pinned=${d.session.pins.includes(e.name)}/>` : null}</div>
@@ -94,7 +94,7 @@ export function Timeline({ d, off }) {
   const chosen = d.session.episodes.find((e) => e.name === sel);
   const shown = c.turn[i] ?? last;
   const named = nameOfSent(d);
-  const parts = useMemo(() => (shown === d.session.row.turn && d.session.parts ? partsNow(d.session.parts) : d.items ? partsAt(d.session, d.items.list, shown, c.out[i] ?? null) : null), [shown, d.session, d.items]);
+  const parts = useMemo(() => (shown === d.session.row.turn && d.session.parts ? partsNow(d.session.parts) : d.items ? partsAt(d.session, c, d.items.list, shown) : null), [shown, d.session, d.items]);
   const counts = [d.session.episodes.filter((e) => e.type === "expl").length, d.session.episodes.filter((e) => e.type === "act").length];
   if (!c.turn.length) return html`<section class="panel"><div class="empty">No turn of this session is recorded.</div></section>`;
   return html`<section class="panel" aria-label="Tokens"><div class="ph"><h2>Tokens</h2><span class="dim wide">${zoom ? `turns ${range.from} to ${range.to}` : "drag below to zoom, click to see the view at a turn"}</span>
@@ -107,7 +107,7 @@ export function Timeline({ d, off }) {
     <${Facts} name="Tokens" head=${["Turn", "History", isWatched(d.session.row) ? "Would be sent" : "Sent", "Budget", "Floor", "Passes", "Hops", "Recalled"]} rows=${() => c.turn.flatMap((t, n) => (t < range.from || t > range.to ? [] : [[t, full(c.in[n]), full(c.out[n]), full(c.budget[n]), full(c.floor[n]), c.passes[n], c.hops[n]?.length ?? 0, full(c.recalled[n])]])).slice(-500)}/></section>
   <section class="panel" aria-label="Parts of the view"><div class="ph"><h2>${shown === last ? "Now" : "Then"}</h2><span class="dim">what turn ${shown} ${isWatched(d.session.row) ? "would have sent" : "sent"}, by part</span><span class="grow"></span><span><b>${full(c.out[i])}</b><span class="dim"> of ${full(c.budget[i])}</span></span></div>
     ${parts ? html`<${Now} parts=${parts} budget=${c.budget[i] ?? null} floor=${c.floor[i] ?? null} open=${openAt(d.session, shown)?.name ?? null}/>` : html`<div class="pb dim">${d.items || d.itemsError ? "The sizes of its items are not known." : "Reading the items"}</div>`}</section>
-  <section class="panel" aria-label="Episodes"><div class="ph"><h2>Episodes</h2><span class="dim">${zoom ? `${episodes.length} of ` : ""}${d.session.episodes.length}: ${counts[0]} explorations, ${counts[1]} acts</span><span class="grow"></span>
+  <section class="panel" aria-label="Episodes"><div class="ph"><h2>Episodes</h2><span class="dim">${zoom ? `${episodes.length} of ` : ""}${d.session.episodes.length}: ${count(counts[0], "exploration")}, ${count(counts[1], "act")}</span><span class="grow"></span>
     <div class="legend wide" aria-hidden="true"><span><i class="sq" style=${{ background: "var(--expl)" }}></i>expl</span><span><i class="sq" style=${{ background: "var(--act)" }}></i>act</span><span>━ whole in view</span><span>◐ first eviction</span><span>┄ in part</span><span>○ removed</span></div></div>
     ${episodes.length && w ? html`<${Gantt} episodes=${episodes} passes=${lanes[0]?.turns ?? []} range=${range} last=${last} w=${w} narrow=${narrow} turn=${turn} sel=${sel} choose=${choose} plot=${plot}
       onHover=${(/** @type {Episode | null} */ e, /** @type {number} */ x, /** @type {number} */ y) => setOver(e ? { e, x, y } : null)}/>` : html`<div class="pb dim">${d.session.episodes.length ? "No episode in these turns." : "The model marked no work, and nothing was taken for an episode."}</div>`}

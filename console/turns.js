@@ -1,10 +1,10 @@
 // Turns: what each cost, and why. Owns this table and its filters; of thousands of turns only those near
 // the screen are rows. Never sums savings beyond what the server says of each turn.
-import { html, useMemo, useNarrow, useState } from "./lib.js";
+import { html, useMemo, useState } from "./lib.js";
 import { Changed } from "./changed.js";
 import { age, clock, count, full, known, pct, short, signed, time, usd } from "./format.js";
 import { cachedAt } from "./history.js";
-import { Chip, isWatched } from "./parts.js";
+import { Chip, Term, isWatched } from "./parts.js";
 import { go, note, route, to } from "./route.js";
 import { useRows } from "./rows.js";
 
@@ -87,19 +87,18 @@ function Row({ d, i, most, at, look }) {
   const ids = c.request_ids[i]?.filter((id) => id !== null) ?? [];
   const here = to(d.name, "view", { turn: turn ?? 1 });
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}><td class="num"><a href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${turn}</a></td>
-    <td class="num mid" title=${known(c.ended[i]) ? new Date(c.ended[i]).toLocaleString("en-GB") : ""}>${known(c.ended[i]) ? clock(c.ended[i]) : "–"}</td>
-    <td class="wide"><svg width="142" height="10" aria-hidden="true"><rect x=".5" y="1" width=${x(c.in[i])} height="8" rx="1.5" fill="var(--histfill)" stroke="var(--line2)"/><rect x=".5" y="1" width=${x(c.out[i])} height="8" rx="1.5" fill=${c.over[i] ? "var(--bad)" : "var(--sent)"}/></svg></td>
-    <td class="num mid">${full(c.in[i])}</td><td class=${`num${c.over[i] ? " bad" : ""}`}>${full(c.out[i] ?? c.hops[i]?.at(-1)?.[0])}</td>
-    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td><${Happened} d=${d} c=${c} i=${i} look=${look}/></td>
-    <td class="num mid">${time(c.own_ms[i])}</td><td class="num mid">${time(c.first_ms[i])}</td>
-    <td class="num">${money ? money.paid : "–"}</td><td class=${`num ${money ? (money.net < -money.least ? "bad" : money.net > money.least ? "good" : "dim") : "dim"}`}>${money ? money.text : "–"}</td>
-    <td class="idm" title=${ids.join(", ")}>${ids.at(-1) ?? "–"}</td></tr>`;
+    <td class="num mid c3" title=${known(c.ended[i]) ? new Date(c.ended[i]).toLocaleString("en-GB") : ""}>${known(c.ended[i]) ? clock(c.ended[i]) : "–"}</td>
+    <td class="c2"><svg width="142" height="10" aria-hidden="true"><rect x=".5" y="1" width=${x(c.in[i])} height="8" rx="1.5" fill="var(--histfill)" stroke="var(--line2)"/><rect x=".5" y="1" width=${x(c.out[i])} height="8" rx="1.5" fill=${c.over[i] ? "var(--bad)" : "var(--sent)"}/></svg></td>
+    <td class="num mid c4">${full(c.in[i])}</td><td class=${`num${c.over[i] ? " bad" : ""}`}>${full(c.out[i] ?? c.hops[i]?.at(-1)?.[0])}</td>
+    <td class=${`num${known(cached) && cached < COLD && i ? " warn" : ""}`}>${pct(cached)}</td><td class="happened"><${Happened} d=${d} c=${c} i=${i} look=${look}/></td>
+    <td class="num mid c3">${time(c.own_ms[i])}</td><td class="num mid c3">${time(c.first_ms[i])}</td>
+    <td class="num c4">${money ? money.paid : "–"}</td><td class=${`num ${money ? (money.net < -money.least ? "bad" : money.net > money.least ? "good" : "dim") : "dim"}`}>${money ? money.text : "–"}</td>
+    <td class="idm c2" title=${ids.join(", ")}>${ids.at(-1) ?? "–"}</td></tr>`;
 }
 
 /** @param {{ d: Data }} props */
 export function Turns({ d }) {
   const c = d.turns;
-  const narrow = useNarrow();
   const [on, setOn] = useState(/** @type {Record<string, boolean>} */ ({}));
   const counts = useMemo(() => KINDS.map(([, , yes]) => c.turn.filter((_, i) => yes(c, i)).length), [c]);
   const picked = KINDS.filter(([id]) => on[id]);
@@ -116,8 +115,8 @@ export function Turns({ d }) {
   };
   return html`${changed ? html`<${Changed} key=${changed} d=${d} turn=${changed} close=${() => look(null)}/>` : null}<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
     <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}</span></div>
-    ${list.length ? html`<div class=${narrow ? "tw" : ""} tabindex=${narrow ? 0 : null} role=${narrow ? "region" : null} aria-label=${narrow ? "All turns" : null}><table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="num" scope="col">Ended</th><th class="wide" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num" scope="col">Own time</th><th class="num" scope="col">First byte</th><th class="num" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th scope="col">Upstream’s request id</th></tr></thead>
+    ${list.length ? html`<table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="num c3" scope="col">Ended</th><th class="c2" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num c4" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num c3" scope="col"><${Term} t="own">Own time<//></th><th class="num c3" scope="col"><${Term} t="first">First byte<//></th><th class="num c4" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th class="c2" scope="col">Upstream’s request id</th></tr></thead>
       <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
       ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n} look=${look}/>`)}
-      ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table></div>` : html`<div class="empty">No such turn.</div>`}</section>`;
+      ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>` : html`<div class="empty">No such turn.</div>`}</section>`;
 }

@@ -2,7 +2,7 @@
 // which item are looked at, and the keys that move between them. Never guesses a reason: the server says it.
 import { html, useEffect, useKeys, useMemo, useNarrow, useState } from "./lib.js";
 import { full, known, short } from "./format.js";
-import { at, inView, isRecall, markAt, mentions, sentAt, sizeAt } from "./history.js";
+import { at, inView, isRecall, markAt, mentions, scaleAt, sentAt, sizeAt } from "./history.js";
 import { ItemPanel } from "./item.js";
 import { Failed, Waiting } from "./load.js";
 import { Ball, EpTag, FindItem, Icon, Seg, isWatched } from "./parts.js";
@@ -19,16 +19,14 @@ const ROW = 30;
 /** A run of so few items is shown as it is. */
 const FEW = 3;
 
-/** What stands at the head of both sides and is no item: the rest of what each side came to. @param {Data} d @param {Item[]} items @param {number} turn */
+/** What stands at the head of both sides: the server's word of the view, and the rest of what the agent sent. @param {Data} d @param {Item[]} items @param {number} turn */
 function prologue(d, items, turn) {
   const i = at(d.turns, turn);
-  let [sent, shown] = [0, 0];
-  for (const item of items) {
-    if (sentAt(item, turn)) sent += item.tokens ?? 0;
-    if (inView(item, turn)) shown += sizeAt(item, turn) ?? 0;
-  }
-  const [history, out] = [d.turns.in[i], d.turns.out[i]];
-  return { sent: known(history) ? Math.max(0, history - sent) : null, shown: known(out) ? Math.max(0, out - shown) : null };
+  let sent = 0;
+  for (const item of items) if (item.role !== "system" && sentAt(item, turn)) sent += item.tokens ?? 0;
+  const history = d.turns.in[i];
+  const own = known(history) ? Math.max(0, history - sent * scaleAt(d.turns, items, turn)) : null;
+  return { sent: own, shown: d.turns.prologue[i] ?? null };
 }
 
 /**
@@ -56,7 +54,8 @@ function linesOf(items, turn, mode, open, find) {
   for (const item of items) {
     const sent = sentAt(item, turn);
     const shown = inView(item, turn);
-    if (!sent && !shown) continue;
+    // System text is part of the prologue.
+    if ((!sent && !shown) || item.role === "system") continue;
     const left = sent && !shown;
     const same = sent && shown && markAt(item, turn) === "live" && item.role !== "user";
     const folds = mode === "all" ? false : left || (same && mode === "diff");

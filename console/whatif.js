@@ -1,7 +1,7 @@
 // What if: this session under another budget, floor or policy, played by the lab. Owns which are tried.
 // Never compares a replay with the bill: both sides of every figure are replays.
 import { html, useEffect, useMemo, useNarrow, useRef, useState, useWidth } from "./lib.js";
-import { Refused, api } from "./api.js";
+import { Refused, api, exportCommand } from "./api.js";
 import { ticks } from "./draw.js";
 import { full, known, pct, short, signed, usd } from "./format.js";
 import { Failed } from "./load.js";
@@ -29,7 +29,7 @@ const around = (budget) => [...new Set(STEPS.map((s) => Math.max(LEAST, s === 1 
  */
 function usePoints(d, budgets, floor, beside, profile, off) {
   const [points, set] = useState(/** @type {Map<string, Point>} */ (new Map()));
-  const [state, say] = useState({ played: 0, of: 0, command: "", done: false, error: /** @type {Refused | null} */ (null), took: 0 });
+  const [state, say] = useState({ played: 0, of: 0, done: false, error: /** @type {Refused | null} */ (null), took: 0 });
   const [round, setRound] = useState(0);
   const had = useRef({ profile, keys: /** @type {Set<string>} */ (new Set()) });
   useEffect(() => {
@@ -54,7 +54,7 @@ function usePoints(d, budgets, floor, beside, profile, off) {
             const key = keyOf(point.budget, policies[0] === "cwl" ? floor : "auto", point.policy);
             set((old) => new Map(old).set(key, point));
           } else if (line.error) throw new Refused(line.error, 200, "");
-          else say((s) => ({ ...s, played: line.played, of: line.of, command: line.command || s.command }));
+          else say((s) => ({ ...s, played: line.played, of: line.of }));
         }, stop.signal);
         for (const p of policies) for (const t of budgets) had.current.keys.add(keyOf(t, p === "cwl" ? floor : "auto", p));
       }
@@ -91,7 +91,7 @@ export function WhatIf({ d, off }) {
   const now = points.get(keyOf(own, "auto", "cwl")) ?? points.get(keyOf(own, floor, "cwl"));
   const at = points.get(keyOf(budget, floor, "cwl"));
   const choose = (/** @type {number} */ t) => { setBudget(t); note({ budget: t }); };
-  const command = `plimsoll export ${d.session.row.session} --out s.jsonl\nplimsoll replay s.jsonl --policies none,cwl${beside ? `,${beside}` : ""} --budget ${budget} \\\n  --floor ${floor} --prices ${word(d.session.row.model)}\nplimsoll tune s.jsonl`;
+  const command = `${exportCommand(d.session.row.session, "s.jsonl")}\nplimsoll replay s.jsonl --policies none,cwl${beside ? `,${beside}` : ""} --budget ${budget} \\\n  --floor ${floor} --prices ${word(d.session.row.model)}\nplimsoll tune s.jsonl`;
   return html`<div class="two bld"><section class="panel" aria-label="Cost under another budget"><div class="ph"><h2>Cost of this session under another budget</h2><span class="dim wide" role="status">${state.done ? `replayed by the lab, nothing is sent; ${(state.took / 1000).toFixed(1)} s` : state.of ? `played ${state.played} of ${state.of}` : "the lab plays it"}</span><span class="grow"></span><span class="dim wide">floor</span><${Seg} label="Floor" v=${floor} on=${setFloor} o=${FLOORS}/></div>
     ${state.error ? html`<div class="pb"><${Failed} error=${state.error} again=${again}/></div>` : null}
     <div class="pb"><div ref=${ref}></div>${state.done || state.error ? null : html`<div class="bar" role="progressbar" aria-label="Played" aria-valuemin="0" aria-valuemax=${state.of} aria-valuenow=${state.played}><i style=${{ width: `${state.of ? (100 * state.played) / state.of : 4}%` }}></i></div>`}

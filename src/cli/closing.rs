@@ -4,6 +4,8 @@
 
 use plimsoll_model::MissCause;
 
+use super::output::counted;
+
 /// The closing lines for these metrics.
 #[must_use]
 pub fn lines(metrics: &str) -> Vec<String> {
@@ -56,8 +58,9 @@ impl MetricsText<'_> {
         let cached = 100.0 * self.ledger("sent", "cache_read") / sent.max(1.0);
         let passes = self.sum("passes_total", "");
         format!(
-            "{turns:.0} requests; {asked:.0} tokens asked for, {sent:.0} sent in {passes:.0} passes, \
-             {cached:.0} % of them from the provider's cache"
+            "{}; {asked:.0} tokens asked for, {sent:.0} sent in {}, {cached:.0} % of them from the provider's cache",
+            counted(&turns, "request"),
+            counted(&passes, "pass")
         )
     }
 
@@ -124,8 +127,8 @@ impl MetricsText<'_> {
         let parts = self.parts("projected_saved", unit);
         let word = if parts.net < 0.0 { "lost" } else { "saved" };
         let mut line = format!(
-            "{turns:.0} requests were only watched: {} paid, where managing would have cost {} and would \
-             have {word} {} {}",
+            "{} only watched: {} paid, where managing would have cost {} and would have {word} {} {}",
+            counted(&turns, "request"),
             said(client, known),
             said(self.side(unit, "projected"), known),
             said(parts.net.abs(), known),
@@ -316,7 +319,7 @@ mod tests {
         assert_eq!(
             told[1..],
             [
-                "4 requests were only watched: $1.500 paid, where managing would have cost $1.000 and \
+                "4 requests only watched: $1.500 paid, where managing would have cost $1.000 and \
                  would have saved $0.5000 (33.3 %): $0.7500 by eviction, less $0.1250 for rewritten \
                  caches and $0.1250 for the hidden tools"
             ]

@@ -11,11 +11,12 @@ use clap::Args;
 use plimsoll_console::inspect::{Archive, Branch, date, export};
 use plimsoll_store::{Store, StoreError};
 
-use super::{output, serve, wire};
+use super::health::AdminPort;
+use super::{output, serve, sessions, wire};
 use crate::config::{Backend, Config, Flags};
 
 /// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
-/// that if the session's content was stored. The server must not be running.
+/// that if the session's content was stored. While a server runs, ask it with --admin.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The name of a session (x-plimsoll-session in its responses) or of one of its branches. The
@@ -28,6 +29,9 @@ pub struct ExportArgs {
     /// Data directory [default: the configured one].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
+    /// Ask the process that serves, at its admin address, in place of opening a data directory.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["data", "list"])]
+    admin: Option<String>,
     /// Configuration file [default: config/plimsoll.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -46,12 +50,10 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         data: args.data.clone(),
         ..Flags::default()
     };
-    let config = Config::load(&flags, serve::variables())?;
-    let store = open(&config)?;
-    let shown = show(&store, args.session.as_deref());
-    // What was read is complete, however the directory is closed. The next start checks it.
-    let _closed = store.close();
-    let shown = shown?;
+    let shown = match (&args.admin, &args.session) {
+        (Some(_), Some(name)) => ask(args, name)?,
+        _ => read(&flags, args.session.as_deref())?,
+    };
     match &args.out {
         Some(file) => output::write_recorded(file, &shown.text)?,
         None => std::io::stdout().lock().write_all(shown.text.as_bytes())?,
@@ -62,10 +64,46 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is said of a session that a process gave without its texts.
+const ASKED_WITHOUT: &str = "this session's content is not stored (that needs store.content = \"all\") or not shown \
+    (console.content): only its account can be shown";
+
 /// What is printed, and the notes that go to stderr.
 struct ExportOutput {
     text: String,
     notes: Vec<String>,
+}
+
+/// What the process at an admin address has of a session.
+fn ask(args: &ExportArgs, name: &str) -> anyhow::Result<ExportOutput> {
+    let port = AdminPort::proving(args.config.clone(), args.admin.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let text = runtime.block_on(async {
+        let row = sessions::named(&port, name).await?;
+        let session = sessions::text(&row, "session");
+        sessions::fetch(&port, &format!("/api/sessions/{session}/export")).await
+    })?;
+    let meta = text.lines().next().unwrap_or_default();
+    let meta: serde_json::Value = serde_json::from_str(meta)?;
+    let has_texts = meta.pointer("/_meta/content");
+    let has_texts = has_texts.and_then(serde_json::Value::as_bool);
+    let notes = (has_texts != Some(true)).then(|| ASKED_WITHOUT.to_owned());
+    Ok(ExportOutput {
+        text,
+        notes: notes.into_iter().collect(),
+    })
+}
+
+/// What a data directory holds.
+fn read(flags: &Flags, session: Option<&str>) -> anyhow::Result<ExportOutput> {
+    let config = Config::load(flags, serve::variables())?;
+    let store = open(&config)?;
+    let shown = show(&store, session);
+    // What was read is complete, however the directory is closed. The next start checks it.
+    let _closed = store.close();
+    shown
 }
 
 fn open(config: &Config) -> anyhow::Result<Store> {
@@ -81,8 +119,9 @@ fn open(config: &Config) -> anyhow::Result<Store> {
     match Store::open(&wire::unswept(&wire::store_config(config))) {
         Ok(opened) => Ok(opened.store),
         Err(StoreError::Locked { .. }) => anyhow::bail!(
-            "{} is in use by a running server: stop it first, then export",
+            "{} is in use by a running server: ask it with --admin {}, or stop it first",
             directory.display(),
+            config.server.admin,
         ),
         Err(error) => Err(error).context("can't open the store"),
     }

@@ -18,6 +18,7 @@ use plimsoll_wire::cached_for;
 
 use super::agents::{Agent, Environment};
 use super::logs::say;
+use super::output;
 use crate::config::{Config, Flags};
 
 /// How sessions are played.
@@ -137,9 +138,9 @@ impl LabArgs {
             places.push(place.display().to_string());
             if !own.is_empty() {
                 say(&format!(
-                    "{}: {} sessions in {}",
+                    "{}: {} in {}",
                     agent.title(),
-                    own.len(),
+                    output::counted(&own.len(), "session"),
                     place.display()
                 ));
             }

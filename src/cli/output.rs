@@ -2,13 +2,24 @@
 //! file, and that a text which others wrote can't steer the terminal. Never decides what is written.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
+
+/// A number of things: `1 session`, `2 sessions`, `2 passes`.
+pub fn counted(number: &dyn Display, one: &str) -> String {
+    let number = number.to_string();
+    let ending = match number.as_str() {
+        "1" => "",
+        _ if one.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {one}{ending}")
+}
 
 /// Permissions for the owner alone.
 const OWNER_ONLY: u32 = 0o600;

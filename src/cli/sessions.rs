@@ -13,7 +13,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::health::{AdminArgs, AdminPort};
-use super::output::harmless_word;
+use super::output::{counted, harmless_word};
 
 /// How long the head of an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ pub(super) async fn listed(
 }
 
 /// The session of a name, or the only one whose name begins so.
-async fn named(port: &AdminPort, name: &str) -> anyhow::Result<Value> {
+pub(super) async fn named(port: &AdminPort, name: &str) -> anyhow::Result<Value> {
     let page = get(port, &format!("/api/sessions?limit={PAGE}&q={name}")).await?;
     let rows = page.get("sessions").and_then(Value::as_array);
     let fits = |row: &&Value| text(row, "session").starts_with(&name.to_lowercase());
@@ -111,20 +111,24 @@ async fn named(port: &AdminPort, name: &str) -> anyhow::Result<Value> {
 }
 
 async fn get(port: &AdminPort, path: &str) -> anyhow::Result<Value> {
+    Ok(serde_json::from_str(&fetch(port, path).await?)?)
+}
+
+/// What the server answers, if it does not refuse.
+pub(super) async fn fetch(port: &AdminPort, path: &str) -> anyhow::Result<String> {
     let (url, ask) = (port.url(path), port.request(Method::GET, path)?.send());
     let answered = tokio::time::timeout(PATIENCE, ask).await;
     let response = answered
         .with_context(|| format!("{url} does not answer"))?
         .with_context(|| format!("{url} does not answer; is `plimsoll serve` running?"))?;
     let status = response.status();
-    let value: Value = serde_json::from_str(&response.text().await?)?;
+    let text = response.text().await?;
+    if status.is_success() {
+        return Ok(text);
+    }
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
     let why = value.pointer("/error/message").and_then(Value::as_str);
-    anyhow::ensure!(
-        status.is_success(),
-        "{}",
-        why.unwrap_or("the server refused")
-    );
-    Ok(value)
+    anyhow::bail!("{}", why.unwrap_or("the server refused"))
 }
 
 /// Writes a line for each turn, as it ends.
@@ -184,7 +188,7 @@ fn line(row: &Value) -> String {
     }
     let _ = write!(line, " turn {}", count(row, "turn").unwrap_or(0));
     if let Some(passes) = count(row, "passes") {
-        let _ = write!(line, " · {would}{passes} passes");
+        let _ = write!(line, " · {would}{}", counted(&passes, "pass"));
     }
     if let Some(saved) = row.pointer(net).and_then(Value::as_f64) {
         let sign = if saved < 0.0 { "−" } else { "+" };

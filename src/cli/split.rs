@@ -13,7 +13,7 @@ use plimsoll_model::Arm;
 use serde_json::Value;
 
 use super::health::{AdminArgs, AdminPort};
-use super::output::harmless_word;
+use super::output::{counted, harmless_word};
 use super::serve;
 use super::sessions::{listed, text};
 use crate::config::{Config, Flags};
@@ -261,12 +261,12 @@ fn table(profile: &str, rows: &[Value]) -> String {
     let arms = sessions(rows, if usd { "usd" } else { "units" });
     let [base, tried] = &arms;
     let mut table = format!(
-        "{} is tried in {} sessions ({} turns), and {} are in the base arm ({} turns); sub-agents count with their sessions\n",
+        "{} is tried in {} ({}), and the base arm has {} ({}); sub-agents count with their sessions\n",
         harmless_word(profile),
-        tried.len(),
-        Sum::Turns.over(tried),
-        base.len(),
-        Sum::Turns.over(base),
+        counted(&tried.len(), "session"),
+        counted(&Sum::Turns.over(tried), "turn"),
+        counted(&base.len(), "session"),
+        counted(&Sum::Turns.over(base), "turn"),
     );
     if base.len().min(tried.len()) < LEAST {
         let _ = writeln!(
@@ -282,7 +282,8 @@ fn table(profile: &str, rows: &[Value]) -> String {
         let [base, tried] = unpriced;
         let _ = writeln!(
             table,
-            "the cost of {base} sessions of the base arm and {tried} of the tried one is not known and left out"
+            "the cost of {} of the base arm and {tried} of the tried one is not known and left out",
+            counted(&base, "session")
         );
     }
     let _ = writeln!(
@@ -436,7 +437,7 @@ mod tests {
         );
         let mut unpriced = populations(60, 1.0, 1.0);
         unpriced[0]["saved"] = Value::Null;
-        let told = "\nthe cost of 1 sessions of the base arm and 0 of the tried one is not known and left out\n";
+        let told = "\nthe cost of 1 session of the base arm and 0 of the tried one is not known and left out\n";
         assert!(table("b", &unpriced).contains(told));
         let few = table("b", &populations(LEAST - 1, 1.0, 0.1));
         assert!(few.ends_with("can't tell yet: 20 sessions in each arm are the least\n"));

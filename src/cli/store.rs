@@ -16,7 +16,7 @@ use plimsoll_store::{
 use serde_json::{Value, json};
 
 use super::erase::from as erase_from;
-use super::{export, live, logs, serve, wire};
+use super::{export, live, logs, output, serve, wire};
 use crate::config::{Config, Flags, LogSection};
 
 /// Looks after a store.
@@ -171,7 +171,11 @@ fn gc(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
     if let Some(admin) = &args.admin {
         let swept = live::ask(admin, (Method::POST, "/api/store/gc"), None)?;
         let removed = swept.get("removed").and_then(Value::as_u64);
-        writeln!(out, "removed {} blobs", removed.unwrap_or_default())?;
+        writeln!(
+            out,
+            "removed {}",
+            output::counted(&removed.unwrap_or_default(), "blob")
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let swept = with(args, StoreSettings::clone, |store| {
@@ -183,8 +187,10 @@ fn gc(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
     let (removed, before, after) = swept.context("nothing was removed")?;
     writeln!(
         out,
-        "removed {} blobs; the files took {} bytes and take {} now",
-        removed, before, after
+        "removed {}; the files took {} bytes and take {} now",
+        output::counted(&removed, "blob"),
+        before,
+        after
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -218,10 +224,10 @@ fn erase(args: &EraseArgs) -> anyhow::Result<ExitCode> {
     );
     writeln!(
         std::io::stdout().lock(),
-        "erased {} sessions: {} records, {} blobs in all",
-        sessions,
-        records,
-        removed
+        "erased {}: {}, {} in all",
+        output::counted(&sessions, "session"),
+        output::counted(&records, "record"),
+        output::counted(&removed, "blob")
     )?;
     Ok(ExitCode::SUCCESS)
 }

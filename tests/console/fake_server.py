@@ -58,6 +58,7 @@ class Fake(ThreadingHTTPServer):
             for row in self.rows
         }
         self.content = "live"
+        self.most_searched = 10_000
         self.delay = 0.0
         self.silent = False
         self.refuse = {}
@@ -185,10 +186,14 @@ def overview(server, _query):
             "own_ms": {"p50": 6.1 if rows else None, "p99": 17.2 if rows else None},
         },
         "upstreams": [
-            {"name": "api.openai.com", "healthy": True, "requests": 1001, "errors": 0, "last_error": None}
-        ]
-        if rows
-        else [],
+            {
+                "name": "api.openai.com",
+                "healthy": True if rows else None,
+                "requests": 1001 if rows else 0,
+                "errors": 0,
+                "last_error": None,
+            }
+        ],
         "server": {
             "version": "0.0.0",
             "content": server.content,
@@ -257,10 +262,17 @@ SORTS = {
 
 def sessions(server, query):
     text = query.get("q", "").lower()
+    behind = int(query.get("older", 0))
+    newest = sorted(server.rows, key=SORTS["last"])
+    searched = {row["session"] for row in newest[behind : behind + server.most_searched]}
 
     def item_of(row):
         """The line of the first item that has the text, where nothing that the row shows has it."""
-        shown = " ".join(str(row[name]) for name in ("title", "session", "model", "finding")).lower()
+        if any(text in row[name].lower() for name in ("session", "model")):
+            return None if behind else ""
+        if row["session"] not in searched:
+            return None
+        shown = " ".join(str(row[name]) for name in ("title", "finding")).lower()
         items = server.details.get(row["session"], {"items": []})["items"]
         labels = [item["label"] or "" for item in items]
         found = (label for label in labels if text in label.lower())
@@ -286,7 +298,8 @@ def sessions(server, query):
         "sessions": page,
         "next": str(after) if after < len(rows) else None,
         "total": len(rows),
-        "unsearched": None if server.content == "off" or not text else 0,
+        "unsearched": None if server.content == "off" or not text else max(0, len(newest) - behind - len(searched)),
+        "older": str(behind + len(searched)) if text and behind + len(searched) < len(newest) else None,
         "tree": None,
     }
 
@@ -330,7 +343,7 @@ def parts(row, detail):
         elif episode and opened and episode["name"] in opened["deps"]:
             part_of = "needed"
         sums[part_of] += size
-    sums["system"] = max(0, row["out"] - sum(sums.values()))
+    sums["system"] = detail["turns"][-1]["prologue"]
     return sums
 
 
@@ -427,12 +440,12 @@ def one_pass(server, _query, name, turn):
 
 def pin(server, body, name):
     server.pins.update(body["ids"])
-    return 202, "Asked", {"session": name, "from": "from its next turn on"}
+    return 202, "Asked", {"session": name, "from": "the session's next turn"}
 
 
 def unpin(server, body, name):
     server.pins.difference_update(body["ids"])
-    return 202, "Asked", {"session": name, "from": "from its next turn on"}
+    return 202, "Asked", {"session": name, "from": "the session's next turn"}
 
 
 def evict(server, body, name):
@@ -535,11 +548,10 @@ def points(server, body, name):
         and row["policy"] in body.get("policies", ["cwl"])
         and (row["policy"] == "none" or row["floor"] in body.get("floors", ["auto"]))
     ]
-    command = f"plimsoll export {name} --out s.jsonl && plimsoll replay s.jsonl"
     for at, row in enumerate(fit, 1):
         yield "Point", {**row, "units": row["usd"] * 800_000}
-        yield "Progress", {"played": at, "of": len(fit), "command": command, "done": False, "error": None}
-    yield "Progress", {"played": len(fit), "of": len(fit), "command": command, "done": True, "error": None}
+        yield "Progress", {"played": at, "of": len(fit), "done": False, "error": None}
+    yield "Progress", {"played": len(fit), "of": len(fit), "done": True, "error": None}
 
 
 READS = {

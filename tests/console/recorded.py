@@ -17,7 +17,7 @@ TENANTS = {name: f"{at:x}" * 32 for at, name in ((0xD, "dev"), (0xB, "bench"), (
 MARKS = {"l": "live", "c": "clipped", "m": "masked", "r": "removed"}
 AGES = [0, 0, 4, 6, 11, 9, 32, 48, 60, 70, 120, 130, 190]
 COLUMNS = (
-    "turn ended model in out budget floor over hops passes recalled own_ms first_ms account request_ids fail_open cut missed"
+    "turn ended model in out budget floor prologue over hops passes recalled own_ms first_ms account request_ids fail_open cut missed"
 ).split()
 
 
@@ -123,6 +123,7 @@ def turn_of(row, cells, before):
         "out": out[-1],
         "budget": row["budget"],
         "floor": cells["fl"] or before or row["floor"],
+        "prologue": 0,
         "over": cells["b"] == "exceeded",
         "hops": hops,
         "passes": int(cells["p"]),
@@ -223,6 +224,13 @@ def held_at(detail, turn):
     return sorted(held, key=lambda h: -h["tokens"])[:16]
 
 
+def held(item, turn):
+    """What an item took of the view of a turn."""
+    if item["role"] not in ("user", "system") and item["turn"] == turn:
+        return 0
+    return next((size for at, size in reversed(item["sizes"]) if at <= turn), 0)
+
+
 def detail_of(row, source):
     columns = source["turns"]["cols"]
     turns, floor = [], None
@@ -230,6 +238,8 @@ def detail_of(row, source):
         turns.append(turn_of(row, dict(zip(columns, cells)), floor))
         floor = turns[-1]["floor"]
     items = list(items_of(source))
+    for turn in turns:
+        turn["prologue"] = max(0, turn["out"] - sum(held(item, turn["turn"]) for item in items))
     passes = [pass_of(source, items, entry) for entry in source["passes"]]
     episodes = [
         {
@@ -265,6 +275,7 @@ def plain_detail(row):
                 "out": round(row["out"] * share),
                 "budget": row["budget"],
                 "floor": row["floor"],
+                "prologue": 0,
                 "over": False,
                 "hops": [[round(row["out"] * share), round(row["out"] * share), 0, 40]],
                 "passes": 0,

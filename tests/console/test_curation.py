@@ -57,6 +57,19 @@ def test_what_waits_is_taken_back(stage, fake):
     assert [action for action, _ in fake.asked] == ["recall", "withdraw"] * 2
 
 
+def test_what_is_done_is_no_longer_said_to_be_noted(stage, fake):
+    page, panel = item_panel(stage, fake)
+    panel.get_by_role("button", name="Recall into view").click()
+    expect(panel).to_contain_text("Noted, and not yet done")
+    page.get_by_role("button", name="Evict …").click()
+    page.get_by_role("button", name="Evict at the next request").click()
+    expect(page.get_by_text("a pass down to the floor with the session's next request")).to_be_visible()
+    fake.waiting = {"pins": 0, "evict": False, "evictions": [], "recalls": []}
+    fake.next_turn(SESSION)
+    expect(page.get_by_text("not yet done")).to_have_count(0)
+    expect(panel.get_by_role("button", name="Recall into view")).to_be_visible()
+
+
 def test_where_nothing_can_be_recalled_the_line_for_the_agent_stays(stage, fake):
     stage.allow("status of 409")
     words = "nothing can be recalled for the model here: the session runs with thinking"
@@ -70,7 +83,7 @@ def test_where_nothing_can_be_recalled_the_line_for_the_agent_stays(stage, fake)
 def test_an_item_is_pinned_and_unpinned(stage, fake):
     page, panel = item_panel(stage, fake)
     panel.get_by_role("button", name="Pin").click()
-    expect(panel).to_contain_text("Grep:90 is pinned from its next turn on.")
+    expect(panel).to_contain_text("Grep:90 is pinned from the session's next turn on.")
     page.get_by_role("button", name="Unpin Grep:90").click()
     expect(page.get_by_text("Grep:90 is no longer pinned")).to_be_visible()
     assert [action for action, _ in fake.asked] == ["pin", "unpin"]
@@ -80,11 +93,17 @@ def test_a_pass_is_asked_for_after_its_price_was_said(stage, fake):
     page = stage.open(session_url(fake))
     page.get_by_role("button", name="Evict …").click()
     expect(page.get_by_text("takes out at most 11k tokens")).to_be_visible()
-    expect(page.get_by_text("it costs at most 21k tokens read anew, $0.024")).to_be_visible()
+    price = page.get_by_text("costs at most $0.024: the provider reads up to 21k tokens anew")
+    expect(price).to_be_visible()
+    # Whoever finds it dear asks for nothing, and is back where the question came from.
+    page.get_by_role("button", name="Cancel").click()
+    expect(price).to_have_count(0)
+    expect(page.get_by_role("button", name="Evict …")).to_be_focused()
+    page.get_by_role("button", name="Evict …").click()
     page.get_by_role("button", name="Evict at the next request").click()
-    expect(page.get_by_text("A pass down to the floor is noted: the session's next request.")).to_be_visible()
+    expect(page.get_by_text("a pass down to the floor with the session's next request")).to_be_visible()
     expect(page.get_by_text("waits: a pass")).to_be_visible()
-    assert fake.asked == [("evict", {"now": False}), ("evict", {"now": True})]
+    assert fake.asked == [("evict", {"now": now}) for now in (False, False, True)]
 
 
 def test_an_item_is_evicted_in_the_next_pass_or_for_its_price_at_once(stage, fake):
@@ -98,7 +117,7 @@ def test_an_item_is_evicted_in_the_next_pass_or_for_its_price_at_once(stage, fak
     # The keyboard alone does it.
     panel.get_by_role("button", name="Evict", exact=True).press("Enter")
     expect(panel).to_contain_text(f"{one['id']} leaves the view with the next pass.")
-    expect(panel).to_contain_text("takes out at most 11k tokens and costs at most 21k tokens read anew, $0.024")
+    expect(panel).to_contain_text("takes out at most 11k tokens and costs at most $0.024: the provider")
     expect(page.get_by_text(f"the eviction of {one['id']}")).to_be_visible()
     now = panel.get_by_role("button", name=f"Evict {one['id']} at the next request")
     now.focus()

@@ -3,6 +3,7 @@ API says. The provider is scripted, so each run plays the same session."""
 
 import json
 import os
+import subprocess
 import time
 import urllib.error
 
@@ -167,7 +168,7 @@ def test_an_eviction_at_once_is_a_pass_of_the_next_request(stage, played):
     page = stage.open(url(live, agent, "timeline"))
     page.get_by_role("button", name="Evict …").click()
     page.get_by_role("button", name="Evict at the next request").click()
-    expect(page.get_by_text("A pass down to the floor is noted")).to_be_visible()
+    expect(page.get_by_text("a pass down to the floor with the session's next request")).to_be_visible()
     agent.tell(f"{TASK} Once more.").turn()
     expect(page.locator(".ro")).to_contain_text(f"turn {before['turn'] + 1}")
     after = session(live, agent)
@@ -225,6 +226,24 @@ def test_a_fork_is_a_request_that_a_provider_takes(stage, played):
         expect(page.locator("p.resume")).to_contain_text(run)
         expect(page.locator("pre.preview")).to_contain_text("Part 0.")
     keep(page, "live-build")
+
+
+def test_a_session_is_got_as_a_file_while_the_server_runs(stage, played):
+    live, agent = played
+    page = stage.open(url(live, agent, "timeline"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    got = download.value.path().read_text()
+    assert download.value.suggested_filename == f"{agent.session[:8]}.jsonl"
+    page.get_by_role("button", name="Copy export command").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    program, *command = page.evaluate("navigator.clipboard.readText()").split()
+    assert program == "plimsoll"
+    done = subprocess.run([BINARY, *command], cwd=live.directory, env=live.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (live.directory / f"{agent.session[:8]}.jsonl").read_text() == got
+    assert "line 23 keeps the figure" in got and json.loads(got.splitlines()[0])["_meta"]["session"] == agent.session
 
 
 def test_what_if_is_the_labs_answer(stage, played):

@@ -156,6 +156,25 @@ def test_a_path_leads_to_the_pass_that_took_it(stage, fake):
     expect(page.get_by_role("region", name="Items that moved").get_by_role("link", name="Fork from before turn")).to_be_visible()
 
 
+def test_a_search_goes_on_where_it_stopped_until_all_are_searched(stage, fake):
+    fake.most_searched = 5
+    fake.rows = recorded.many(fake.rows, 12)
+    for at in (1, 7, 11):
+        fake.rows[at]["title"] = f"The heron of row {at}"
+    page = stage.open(fake.url)
+    expect(rows(page)).to_have_count(12)
+    page.get_by_label("Find a session").fill("heron")
+    expect(rows(page)).to_have_count(1)
+    expect(page.get_by_text("1 session · texts of 7 not searched")).to_be_visible()
+    page.get_by_role("button", name="Search older").click()
+    expect(page.get_by_text("2 sessions · texts of 2 not searched")).to_be_visible()
+    page.get_by_role("button", name="Search older").click()
+    expect(rows(page)).to_have_count(3)
+    expect(rows(page).last).to_contain_text("The heron of row 11")
+    expect(page.get_by_text("3 sessions", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Search older")).to_have_count(0)
+
+
 def test_arrows_go_from_row_to_row_and_enter_opens(stage, fake):
     page = stage.open(fake.url)
     expect(rows(page)).to_have_count(13)

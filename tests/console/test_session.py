@@ -166,6 +166,27 @@ def test_an_item_is_found_among_the_evictions(stage, fake):
     expect(passes.locator(".prow")).to_have_count(17)
 
 
+def test_a_prologue_has_one_number_wherever_it_stands(stage, fake):
+    detail = fake.details[SESSION]
+    for turn in (85, 147):
+        tokens = f"{detail['turns'][turn - 1]['prologue']:,}"
+        page = stage.open(session_url(fake, "view", f"?turn={turn}"))
+        expect(page.get_by_role("region", name=f"View at turn {turn}").locator(".vrow", has_text="prologue")).to_contain_text(tokens)
+        if turn == 85:
+            page.goto(session_url(fake, "evictions", "?pass=85"))
+            expect(page.get_by_role("region", name="What stayed, and why").get_by_role("listitem").first).to_contain_text(tokens)
+        page.goto(session_url(fake))
+        page.get_by_label("Tokens by turn").focus()
+        page.keyboard.press("End")
+        for _ in range(147 - turn):
+            page.keyboard.press("ArrowLeft")
+        parts = page.get_by_role("region", name="Parts of the view")
+        expect(parts.get_by_role("listitem").first).to_contain_text(f"system, tools, framing{tokens}")
+        # The parts add up to what was sent.
+        told = [int(text.replace(",", "")) for text in parts.get_by_role("listitem").locator("b").all_inner_texts()]
+        assert abs(sum(told) - detail["turns"][turn - 1]["out"]) <= len(told) or turn == 147
+
+
 def test_a_turn_is_typed(stage, fake):
     page = stage.open(session_url(fake, "view"))
     page.get_by_label("Go to turn").fill("70")

@@ -13,6 +13,11 @@ def test_an_empty_console_says_how_to_begin(stage, fake):
     page = stage.open(fake.url)
     expect(page.get_by_role("heading", name="No session yet")).to_be_visible()
     expect(page.get_by_text("export OPENAI_BASE_URL=http://127.0.0.1:8787/v1")).to_be_visible()
+    # Nobody has asked the upstream anything yet.
+    upstream = page.locator(".figs.over .fig", has_text="Upstream")
+    expect(upstream).to_contain_text("no request since the start")
+    expect(upstream).not_to_contain_text("answers")
+    expect(upstream.locator(".dot.off")).to_be_visible()
     assert page.locator(".empty pre").inner_text().splitlines()[1] == "export ANTHROPIC_BASE_URL=http://127.0.0.1:8787"
     page.get_by_role("button", name="Copy both").click()
     expect(page.get_by_text("Copied")).to_be_visible()

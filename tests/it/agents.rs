@@ -68,8 +68,8 @@ fn sessions_of_all_agents_are_found_and_played() {
     assert_eq!(code, 0, "{said}");
     for told in [
         "Claude Code: 2 sessions in ",
-        "codex: 1 sessions in ",
-        "pi: 1 sessions in ",
+        "codex: 1 session in ",
+        "pi: 1 session in ",
         "opencode: 2 sessions in ",
     ] {
         assert!(said.contains(told), "{told}: {said}");

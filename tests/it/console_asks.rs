@@ -1,6 +1,7 @@
-//! What the console is asked to do over HTTP: to find a session by a text, to evict, to say
+//! What the console is asked to do over HTTP: to find a session by a text, to evict, to write a session to a file, to say
 //! what was needed later and what other lines would have come to. And by whom: no page but its own.
 
+use plimsoll_console::inspect::{Archive, export};
 use plimsoll_core::turn::StoreContent;
 use plimsoll_proxy::pipeline::ShownContent;
 use plimsoll_scripted::{Call, Reply, Script};
@@ -261,4 +262,74 @@ async fn a_page_of_somebody_else_changes_nothing_and_reads_nothing() {
         403
     );
     assert_eq!(own(client().get(format!("{base}/nothing.js"))).await, 404);
+}
+
+/// A figure has one meaning wherever it stands: the proxy's own time of the newest turns and of each, what the system's
+/// text, tools and framing take of a view, and what is known of an upstream that nobody asked yet.
+#[tokio::test]
+async fn a_figure_is_the_same_wherever_it_stands() {
+    let (_provider, proxy) = served(|_| {}).await;
+    let upstream = &got(&proxy, "overview").await["upstreams"][0];
+    assert_eq!(
+        (&upstream["healthy"], &upstream["requests"]),
+        (&Value::Null, &json!(0))
+    );
+    let session = played(&proxy, false).await;
+    let all = loop {
+        let all = got(&proxy, "overview").await;
+        // The last turn is counted behind the end of its answer.
+        if all["process"]["turns"] == TURNS {
+            break all;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!(all["upstreams"][0]["healthy"], true);
+    let columns = got(&proxy, &format!("sessions/{session}/turns")).await["columns"].clone();
+    let times = columns["own_ms"].as_array().unwrap().iter();
+    let most = times.filter_map(Value::as_f64).fold(0.0, f64::max);
+    let told = all["process"]["own_ms"]["p99"].as_f64().unwrap();
+    assert!((told - most).abs() < 0.01, "{told} and {most}");
+    let parts = got(&proxy, &format!("sessions/{session}")).await["parts"].clone();
+    let sum = parts["system"].as_u64().unwrap() + parts["tools"].as_u64().unwrap();
+    let prologues = columns["prologue"].as_array().unwrap();
+    assert!(sum > 0);
+    assert_eq!(prologues.last().unwrap(), sum, "{parts}");
+    // Neither system text nor tools change, so nothing but framing comes and goes.
+    let first = prologues[0].as_u64().unwrap();
+    for (prologue, sent) in prologues.iter().zip(columns["out"].as_array().unwrap()) {
+        let prologue = prologue.as_u64().unwrap();
+        assert!(
+            prologue >= first / 2 && prologue <= sent.as_u64().unwrap(),
+            "{prologues:?}"
+        );
+    }
+}
+
+/// A session's file is what the command writes, and has no texts where none may be shown.
+#[tokio::test]
+async fn a_session_is_got_as_a_file() {
+    for shown in [ShownContent::Live, ShownContent::Off] {
+        let (_provider, proxy) = served(|own| {
+            own.console.content = Some(shown);
+            own.store.content = StoreContent::All;
+        })
+        .await;
+        let session = played(&proxy, false).await;
+        let url = format!("http://{}/api/sessions/{session}/export", proxy.admin);
+        let response = soon(client().get(&url).send()).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        let text = response.text().await.unwrap();
+        let branch = Archive::read(&proxy.app.store)
+            .unwrap()
+            .branches()
+            .remove(0);
+        let written = export(&proxy.app.store, &branch).unwrap().text;
+        match shown {
+            ShownContent::Off => {
+                assert!(written.contains("Find out what") && !text.contains("Find out what"));
+                assert!(text.starts_with("{\"_meta\":") && text.contains("\"content\":false"));
+            }
+            ShownContent::Live | ShownContent::Stored => assert_eq!(text, written),
+        }
+    }
 }

@@ -43,42 +43,33 @@ fn compose_files_hold_together() {
         let text = fs::read_to_string(deploy().join(file)).unwrap();
         let documents = Yaml::load_from_str(&text).unwrap();
         let whole = &documents[0];
+        let console = "127.0.0.1:9187:9187";
+        assert!(text.contains(console), "{file} publishes no console");
         let services = whole["services"].as_mapping().unwrap();
         let names: BTreeSet<String> = words(&whole["services"]).into_iter().collect();
         let volumes: BTreeSet<String> = words(&whole["volumes"]).into_iter().collect();
         for (name, service) in services {
+            // What a service shares with others stands under its merge key.
+            let shared = service.as_mapping_get("<<");
+            let of = |key: &str| {
+                let shared = || shared.and_then(|shared| shared.as_mapping_get(key));
+                service.as_mapping_get(key).or_else(shared)
+            };
             let name = format!("{file}: {}", name.as_str().unwrap());
-            for needed in service
-                .as_mapping_get("depends_on")
-                .map(words)
-                .unwrap_or_default()
-            {
+            for needed in of("depends_on").map(words).unwrap_or_default() {
                 assert!(names.contains(&needed), "{name} needs {needed}");
             }
-            for volume in service
-                .as_mapping_get("volumes")
-                .map(words)
-                .unwrap_or_default()
-            {
+            for volume in of("volumes").map(words).unwrap_or_default() {
                 let (from, _) = volume.split_once(':').unwrap();
                 let there = volumes.contains(from)
                     || (from.starts_with("./") && deploy().join(from).exists());
                 assert!(there, "{name} mounts {from}");
             }
-            for port in service
-                .as_mapping_get("ports")
-                .map(words)
-                .unwrap_or_default()
-            {
+            for port in of("ports").map(words).unwrap_or_default() {
                 assert!(port.starts_with("127.0.0.1:"), "{name} publishes {port}");
             }
-            assert!(
-                service.as_mapping_get("mem_limit").is_some(),
-                "{name} has no limit"
-            );
-            let own = service
-                .as_mapping_get("environment")
-                .and_then(Yaml::as_mapping);
+            assert!(of("mem_limit").is_some(), "{name} has no limit");
+            let own = of("environment").and_then(Yaml::as_mapping);
             let set = own.into_iter().flatten().filter_map(|(name, value)| {
                 let value = value.as_str().map(str::to_owned);
                 let value = value.or_else(|| Some(value_of(name, own?)?.to_string()))?;

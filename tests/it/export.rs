@@ -225,6 +225,13 @@ async fn a_served_session_is_listed_exported_and_replayed() {
         1,
         "in use by a running server",
     );
+    // The process that has the directory open writes the same, and says who it is that can.
+    let admin = process.admin_url("").replace("http://", "");
+    let asked = ["export", &session[..6], "--admin", &admin];
+    let live = says(&run(at, &asked), 0, "");
+    says(&run(at, &["export", &session]), 1, "ask it with --admin");
+    let nobody = ["export", "nobody", "--admin", &admin];
+    says(&run(at, &nobody), 1, "no session's name begins with nobody");
     process.signal("-TERM");
     assert_eq!(process.end().await.0, Some(0));
 
@@ -239,6 +246,7 @@ async fn a_served_session_is_listed_exported_and_replayed() {
     assert_eq!(out, "");
     let printed = says(&run(at, &["export", &session[..6]]), 0, "");
     assert_eq!(printed, std::fs::read_to_string(&file).unwrap());
+    assert_eq!(printed, live);
     let Trace {
         messages, skipped, ..
     } = trace::read(&file).unwrap();

@@ -140,7 +140,7 @@ async fn what_is_erased_is_gone_and_what_others_share_with_it_stays() {
     assert!(good && said.contains("removed 0 blobs"), "{said}");
     let (good, said) = command(&directory, &["erase", "--session", &names[1]]);
     assert!(
-        good && said.contains("erased 1 sessions: 3 records"),
+        good && said.contains("erased 1 session: 3 records"),
         "{said}"
     );
     assert_eq!(exported(&directory, &names[1]), None);

@@ -282,7 +282,7 @@ async fn commands_ask_the_process_that_serves() {
     assert!(!good && said.contains("exists already"), "{said}");
     let (good, said) = live(&["erase", "--session", &name]);
     assert!(
-        good && said.contains("erased 1 sessions: 1 records"),
+        good && said.contains("erased 1 session: 1 record"),
         "{said}"
     );
     let (good, said) = live(&["erase", "--session", &name]);

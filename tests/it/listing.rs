@@ -1,7 +1,8 @@
 //! The list of sessions at the admin port: one row for each session, newest first, by pages, and a
 //! clear answer to what is not understood.
 
-use plimsoll::config::Backend;
+use plimsoll::config::{Backend, Config};
+use plimsoll_core::turn::StoreContent;
 use plimsoll_scripted::{Reply, Script};
 use serde_json::Value;
 
@@ -44,6 +45,47 @@ async fn a_page_begins_behind_a_row_that_has_moved() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 6);
+}
+
+/// One search reads the texts of some sessions, and the next goes on where it stopped, until all were read: each
+/// session is found, and once.
+#[tokio::test]
+async fn a_search_goes_on_until_all_texts_are_read() {
+    let provider = provider(Script::ask(|_| Reply::text("done"))).await;
+    let all = |config: &mut Config| config.store.content = StoreContent::All;
+    let proxy = Proxy::with(provider.address, all).await;
+    let mut wanted = Vec::new();
+    for task in 0..505 {
+        let bird = if task % 250 == 2 { "heron" } else { "gull" };
+        let mut agent = Agent::new(&proxy, false).told(&format!("watch {bird} {task}"));
+        let answer = agent.turn().await;
+        if bird == "heron" {
+            wanted.insert(0, answer.header("x-plimsoll-session").to_owned());
+        }
+    }
+    let (mut found, mut older, mut left, mut answers) = (Vec::new(), String::new(), 506, 0);
+    loop {
+        let (status, page) = get(&proxy, &format!("?q=HERON&limit=1000{older}")).await;
+        assert_eq!(status, 200, "{page}");
+        found.extend(names(&page));
+        let unsearched = page["unsearched"].as_u64().unwrap();
+        assert!(
+            unsearched < left && left - unsearched <= 501,
+            "{unsearched} of {left}"
+        );
+        (left, answers) = (unsearched, answers + 1);
+        match page["older"].as_str() {
+            Some(next) => older = format!("&older={next}"),
+            None => break,
+        }
+    }
+    assert_eq!((found, left), (wanted, 0));
+    assert!(answers > 1, "one answer reads no more than 500 sessions");
+    // What a row itself shows is told by the first answer alone.
+    let (_, page) = get(&proxy, &format!("?q=gpt-4o&limit=1000{older}")).await;
+    assert_eq!(names(&page), Vec::<String>::new());
+    let (status, refused) = get(&proxy, &older.replacen('&', "?", 1)).await;
+    assert_eq!(status, 400, "{refused}");
 }
 
 #[tokio::test]
@@ -118,7 +160,10 @@ async fn what_the_list_does_not_understand_is_refused_with_what_it_takes() {
     let proxy = Proxy::before(provider.address).await;
     for (query, says) in [
         ("?limit=0", "from 1 to 1000"),
-        ("?before=yesterday", "is not the `next` of an earlier page"),
+        (
+            "?before=yesterday",
+            "is not the `next` or `older` of an earlier page",
+        ),
         ("?page=2", "`page` is no parameter of the list"),
         ("?parent=nobody", "16 hexadecimal digits"),
     ] {
@@ -128,7 +173,7 @@ async fn what_the_list_does_not_understand_is_refused_with_what_it_takes() {
         assert!(told.contains(says), "{query}: {told}");
     }
     let none = serde_json::json!({
-        "sessions": [], "next": null, "total": 0, "unsearched": null, "tree": null,
+        "sessions": [], "next": null, "total": 0, "unsearched": null, "older": null, "tree": null,
     });
     assert_eq!(get(&proxy, "?limit=1000").await, (200, none));
 }

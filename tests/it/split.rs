@@ -440,7 +440,9 @@ async fn the_command_compares_the_arms() {
     );
     let out = compared("plain").await;
     assert!(
-        out.contains("plain is tried in 0 sessions (0 turns), and 0 are in the base arm"),
+        out.contains(
+            "plain is tried in 0 sessions (0 turns), and the base arm has 0 sessions (0 turns)"
+        ),
         "{out}"
     );
 }

@@ -169,7 +169,6 @@ pub fn build(
     let Some((mut parts, missing, tools)) = read else {
         return Err(content::absent(source));
     };
-    content::log_look(known, "what a new session was built of");
     let family = app.models.family(&known.row.model);
     let reader = app.reader(family, TenantId(known.row.tenant), Dialect::Chat);
     let count = |text: &str| u64::from(reader.count(text));

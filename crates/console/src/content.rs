@@ -1,5 +1,5 @@
-//! Content that may be shown: the newest request of a live session, or what is stored. Owns the rule,
-//! and that each look is logged. Never writes content anywhere, and never shows what a rule withholds.
+//! Content that may be shown: the newest request of a live session, or what is stored. Owns the rule. Never writes
+//! content anywhere, and never shows what a rule withholds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,8 +19,6 @@ use serde_json::{Value, json};
 use super::error::ConsoleError;
 use super::known::Known;
 
-/// The longest title, in characters.
-const TITLE_CHARS: usize = 160;
 /// The longest label, in characters.
 const LABEL_CHARS: usize = 120;
 
@@ -265,17 +263,15 @@ fn of_results(results: &[&Bytes]) -> Vec<u8> {
     message
 }
 
-/// The beginning of the first user text.
+/// The title of a session.
 #[must_use]
 pub fn title(look: &Look<'_>) -> Option<String> {
     let items = &look.transcript().items;
-    let mut said = items.indexed().filter(|(_, item)| {
+    let said = items.indexed().filter(|(_, item)| {
         let entry = look.transcript().entries.get(item.entry);
         item.kind == ItemKind::User && entry.is_some_and(|entry| entry.role == Role::User)
     });
-    let (at, _) = said.next()?;
-    let text = look.original(at)?;
-    Some(line(&text, TITLE_CHARS)).filter(|title| !title.is_empty())
+    super::title::title(said.filter_map(|(at, _)| look.original(at)))
 }
 
 /// Where items stand in a transcript, by number.
@@ -383,17 +379,5 @@ pub fn changes(app: &App, known: &Known) -> Result<Value, ConsoleError> {
         })
     });
     let shown: Vec<Value> = shown.collect();
-    if !shown.is_empty() {
-        log_look(known, "what its client changed");
-    }
     Ok(json!({"changes": shown}))
-}
-
-/// Notes in the log that somebody looks at content.
-pub fn log_look(known: &Known, what: &str) {
-    tracing::info!(
-        session = known.row.session,
-        what,
-        "content was looked at in the console"
-    );
 }

@@ -5,6 +5,8 @@ use plimsoll_proxy::history::FindError;
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
+use super::inspect::ArchiveError;
+
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -48,6 +50,12 @@ impl ConsoleError {
 
 impl From<StoreError> for ConsoleError {
     fn from(error: StoreError) -> Self {
+        Self::new(503, "store_unavailable", error.to_string())
+    }
+}
+
+impl From<ArchiveError> for ConsoleError {
+    fn from(error: ArchiveError) -> Self {
         Self::new(503, "store_unavailable", error.to_string())
     }
 }

@@ -7,6 +7,7 @@ use plimsoll_proxy::pipeline::{Happened, Listening, LiveEvent};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::story::Story;
 use super::{Console, overview, session, turns};
 
 /// The most readers at once. A page needs one.
@@ -80,8 +81,14 @@ impl Console {
                 let Some((known, row)) = self.told(session, *watched) else {
                     return Vec::new();
                 };
-                let entries = known.path.entries.iter();
-                let Some(entry) = entries.rev().find(|entry| entry.id == *record) else {
+                let path = &known.path;
+                let mut entries = path.entries.iter();
+                let Some(at) = entries.rposition(|entry| entry.id == *record) else {
+                    return Vec::new();
+                };
+                let prologues = session::prologues(&Story::of(path), path);
+                let (Some(entry), Some(prologue)) = (path.entries.get(at), prologues.get(at))
+                else {
                     return Vec::new();
                 };
                 let tenant = tenant.0.hex();
@@ -95,7 +102,7 @@ impl Console {
                     let data = json!({"session": session, "tenant": tenant, "pass": pass});
                     frames.push(frame(None, "pass", &data));
                 }
-                let turn = turns::one(entry);
+                let turn = turns::one(entry, *prologue);
                 let data = json!({"session": session, "tenant": tenant, "row": row, "turn": turn});
                 frames.push(frame(Some(&id), "turn", &data));
                 frames

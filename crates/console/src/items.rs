@@ -153,9 +153,6 @@ pub fn detail(
         Some((texts, content::label(look, at)))
     })?
     .flatten();
-    if read.is_some() {
-        content::log_look(known, &one.id);
-    }
     let ((original, call, stub), label) = read.unwrap_or_default();
     let arguments = call.and_then(|call| call.split_once(' ').map(|(_, rest)| rest.to_owned()));
     let mark = one.mark_at(turn);
@@ -243,9 +240,6 @@ pub fn pass(
     };
     let numbers = place.moved();
     let texts = ItemTexts::of(app, known, Some(turn), &numbers, true)?;
-    if !texts.labels.is_empty() {
-        content::log_look(known, &format!("the pass of turn {turn}"));
-    }
     let shows = TextSource::of(app, known).has_texts();
     let moved = numbers.iter().filter_map(|no| story.numbered(*no));
     let moves: Vec<Value> = moved

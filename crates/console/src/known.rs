@@ -17,6 +17,9 @@ use super::needed::NeededLater;
 /// What a title takes that is learned after its session was weighed.
 const TITLE_BYTES: usize = 256;
 
+/// How many rows are read at a time.
+const ROWS_AT_ONCE: usize = 1000;
+
 /// A session that was read.
 #[derive(Clone, Debug)]
 pub struct Known {
@@ -108,6 +111,28 @@ pub fn each_page(
         let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
         each(rows.collect())
     })
+}
+
+/// The rows of a store behind a place of the list, newest first, until `each` says that it has enough.
+pub fn each_behind(
+    store: &Store,
+    mut behind: Option<(u64, Digest)>,
+    each: &mut dyn FnMut(SessionRow) -> bool,
+) -> Result<(), ConsoleError> {
+    loop {
+        let page = store.sessions(behind, ROWS_AT_ONCE)?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        behind = Some(last.place());
+        // What can't be read is left out.
+        let mut rows = page
+            .iter()
+            .filter_map(|listed| rmp_serde::from_slice::<SessionRow>(&listed.row).ok());
+        if !rows.all(&mut *each) || page.len() < ROWS_AT_ONCE {
+            return Ok(());
+        }
+    }
 }
 
 /// How many rows a store has, counted up to a limit.

@@ -385,7 +385,6 @@ pub fn what_if(
     let Some(played) = played(app, known, &story)? else {
         return Err(content::absent(TextSource::of(app, known)));
     };
-    content::log_look(known, "its texts, to be played under other budgets");
     let settings = app
         .settings
         .settings(ask.profile.as_deref().or(known.row.profile.as_deref()));
@@ -415,8 +414,7 @@ pub fn what_if(
             .next();
         let outcome = outcome.unwrap_or_default();
         let point = point((budget, &floor.0, &name), &outcome, usd);
-        let command = command(known, ask);
-        let progress = json!({"played": at + 1, "of": of, "command": command, "done": at + 1 == of, "error": null});
+        let progress = json!({"played": at + 1, "of": of, "done": at + 1 == of, "error": null});
         if !each(&point) || !each(&progress) {
             return Ok(());
         }
@@ -473,15 +471,4 @@ fn point((budget, floor, policy): (u32, &str, &str), outcome: &Outcome, usd: Opt
         "recoverable": outcome.recoverable.kept(),
         "again": outcome.refetches,
     })
-}
-
-/// The command that asks the lab this at a prompt.
-fn command(known: &Known, ask: &WhatIfAsk) -> String {
-    let budgets: Vec<String> = ask.budgets.iter().map(u32::to_string).collect();
-    let session = &known.row.session;
-    let floors = ask.floors.join(",");
-    let budgets = budgets.join(",");
-    format!(
-        "plimsoll export {session} > {session}.jsonl && plimsoll tune {session}.jsonl --budgets {budgets} --floors {floors}"
-    )
 }

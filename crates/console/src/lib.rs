@@ -5,7 +5,7 @@
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
 //! brings texts where they may be shown. `rows`, `session`, `turns`, `items`, `spend` and `overview`
-//! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `asks` notes what a person asks of a view, `events` is the stream of what
+//! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `looks` tells the log who sees content, `asks` notes what a person asks of a view, `events` is the stream of what
 //! happens, and `assets` holds the page itself.
 //!
 //! [`inspect`] shows the same sessions as text, for the commands.
@@ -20,6 +20,7 @@ pub mod inspect;
 mod items;
 mod known;
 mod lab;
+mod looks;
 mod money;
 mod needed;
 mod overview;
@@ -29,6 +30,7 @@ mod search;
 mod session;
 mod spend;
 mod story;
+mod title;
 mod totals;
 mod tree;
 mod turns;
@@ -36,16 +38,19 @@ mod turns;
 use std::sync::{Arc, OnceLock};
 
 use plimsoll_core::session::path::Path;
-use plimsoll_model::{SessionRow, TenantId};
+use plimsoll_model::{Digest, SessionRow, TenantId};
 use plimsoll_proxy::pipeline::{App, ShownContent};
 use serde_json::{Value, json};
 
 pub use error::ConsoleError;
 pub use events::EventStream;
+pub use looks::Viewer;
 pub use query::Query;
 
 use content::TextSource;
+use inspect::Branch;
 use known::{Known, KnownSessions};
+use looks::Looks;
 use needed::NeededLater;
 use rows::{ListAsk, ListedRow, RowExtras};
 use search::{Found, Search};
@@ -63,6 +68,7 @@ pub struct Console {
     began: u64,
     agents: OnceLock<String>,
     known: KnownSessions,
+    looks: Looks,
 }
 
 type Answer = Result<Value, ConsoleError>;
@@ -81,6 +87,7 @@ impl Console {
             began: App::system_clock(),
             agents: OnceLock::new(),
             known: known::room(app.serving.cache_memory),
+            looks: Looks::default(),
             app,
         }
     }
@@ -127,12 +134,13 @@ impl Console {
     ///
     /// # Errors
     /// What is not understood, or that the store does not answer.
-    pub fn sessions(&self, query: &str) -> Answer {
+    pub fn sessions(&self, viewer: Viewer, query: &str) -> Answer {
         let ask = ListAsk::read(query)?;
         if ask.is_plain() {
             return self.plain_page(&ask);
         }
-        let mut search = ask.text.as_deref().map(|text| Search::new(self, text));
+        let text = ask.text.as_deref();
+        let mut search = text.map(|text| Search::new(self, viewer, text, ask.older));
         let mut rows = Vec::new();
         let mut take = |row: SessionRow, watched: bool| {
             let found = match &mut search {
@@ -156,7 +164,7 @@ impl Console {
                 .below
                 .into_iter()
                 .for_each(|one| take(one.row, one.watched)),
-            None => self.each_session(&mut take)?,
+            None => self.each_session(ask.older, &mut take)?,
         }
         rows.sort_by(|one, other| ask.order(&one.row, &other.row));
         let total = rows.len();
@@ -183,8 +191,8 @@ impl Console {
             .filter(|_| more)
             .map(|one| rows::cursor(&one.row));
         let total = ask.behind.is_none().then_some(total);
-        let unsearched = search.and_then(|search| search.skipped);
-        let mut page = self.page(&ask, page, next, (total, unsearched));
+        let searched = search.map(|search| (search.skipped, search.older()));
+        let mut page = self.page(&ask, page, (next, total), searched.unwrap_or_default());
         if let Some(sums) = sums
             && let Some(tree) = page.get_mut("tree")
         {
@@ -193,16 +201,31 @@ impl Console {
         Ok(page)
     }
 
-    /// All rows of the list, up to a limit, and whether their sessions are only watched.
-    fn each_session(&self, take: &mut dyn FnMut(SessionRow, bool)) -> Result<(), ConsoleError> {
-        let mut seen = 0_usize;
-        for watched in [false, true] {
-            known::each_row(known::store(&self.app, watched), "", &mut |row| {
+    /// The rows of the list behind a place, in its own order and up to a limit, and whether their sessions are only
+    /// watched.
+    fn each_session(
+        &self,
+        behind: Option<(u64, Digest)>,
+        take: &mut dyn FnMut(SessionRow, bool),
+    ) -> Result<(), ConsoleError> {
+        let (mut seen, mut watched) = (0_usize, Vec::new());
+        known::each_behind(&self.app.watched, behind, &mut |row| {
+            watched.push(row);
+            watched.len() < rows::MOST_SORTED
+        })?;
+        let mut watched = watched.into_iter().peekable();
+        known::each_behind(&self.app.store, behind, &mut |row| {
+            let place = rows::place(&row);
+            while let Some(newer) = watched.next_if(|one| rows::place(one) > place) {
                 seen += 1;
-                take(row, watched);
-                seen < rows::MOST_SORTED
-            })?;
-        }
+                take(newer, true);
+            }
+            seen += 1;
+            take(row, false);
+            seen < rows::MOST_SORTED
+        })?;
+        let left = rows::MOST_SORTED.saturating_sub(seen);
+        watched.take(left).for_each(|row| take(row, true));
         Ok(())
     }
 
@@ -229,7 +252,7 @@ impl Console {
             .map(|one| rows::cursor(&one.row));
         let total = (!ask.plain && ask.behind.is_none()).then(|| self.count());
         let total = total.transpose()?;
-        Ok(self.page(ask, &rows, next, (total, None)))
+        Ok(self.page(ask, &rows, (next, total), (None, None)))
     }
 
     /// How many sessions there are.
@@ -245,8 +268,8 @@ impl Console {
         &self,
         ask: &ListAsk,
         rows: &[ListedRow],
-        next: Option<String>,
-        (total, unsearched): (Option<usize>, Option<usize>),
+        (next, total): (Option<String>, Option<usize>),
+        (unsearched, older): (Option<usize>, Option<String>),
     ) -> Value {
         let shown = rows.iter().map(|one| {
             let mut extras = self.extras(&one.row, one.watched, ask.spark);
@@ -259,6 +282,7 @@ impl Console {
             "next": next,
             "total": total,
             "unsearched": unsearched,
+            "older": older,
             "tree": Value::Null,
         })
     }
@@ -294,7 +318,7 @@ impl Console {
     ///
     /// # Errors
     /// If it is not known, or the store does not answer.
-    pub fn session(&self, name: &str) -> Answer {
+    pub fn session(&self, viewer: Viewer, name: &str) -> Answer {
         let known = self.read(name)?;
         let story = Story::of(&known.path);
         let shows = self.app.serving.shown != ShownContent::Off;
@@ -308,7 +332,7 @@ impl Console {
         let passes: Vec<Value> = passes.collect();
         let extras = self.extras(&known.row, known.watched, true);
         if extras.title.is_some() || extras.finding.is_some() {
-            content::log_look(&known, "its title and findings");
+            self.looked(viewer, &known);
         }
         let pinned = known.path.pins.items().iter();
         let pinned = pinned.filter_map(|no| Some(story.numbered(*no)?.id.clone()));
@@ -358,16 +382,18 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`], and if texts may not be shown.
-    pub fn changes(&self, name: &str) -> Answer {
+    pub fn changes(&self, viewer: Viewer, name: &str) -> Answer {
         let known = self.read(name)?;
-        content::changes(&self.app, &known)
+        let changes = content::changes(&self.app, &known)?;
+        self.looked(viewer, &known);
+        Ok(changes)
     }
 
     /// A page of its items.
     ///
     /// # Errors
     /// As [`Self::turns`].
-    pub fn items(&self, name: &str, mut query: Query) -> Answer {
+    pub fn items(&self, viewer: Viewer, name: &str, mut query: Query) -> Answer {
         let turn = query.turn("turn")?;
         let limit = query.number("limit", 1, items::MOST_ITEMS)?;
         let from = match query.take("cursor") {
@@ -383,9 +409,7 @@ impl Console {
         let needed = self.needed(&known);
         let asked = (turn, from, limit.unwrap_or(items::ITEMS));
         let page = items::page(&self.app, &known, &story, needed.as_deref(), asked)?;
-        if TextSource::of(&self.app, &known).has_texts() {
-            content::log_look(&known, "labels of its items");
-        }
+        self.looked(viewer, &known);
         Ok(page)
     }
 
@@ -393,33 +417,37 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`], and if there is no such item or turn.
-    pub fn item(&self, name: &str, item: &str, mut query: Query) -> Answer {
+    pub fn item(&self, viewer: Viewer, name: &str, item: &str, mut query: Query) -> Answer {
         let turn = query.turn("turn")?;
         query.end("an item")?;
         let known = self.read(name)?;
         let story = Story::of(&known.path);
         let needed = self.needed(&known);
-        items::detail(&self.app, &known, &story, needed.as_deref(), (item, turn))
+        let found = items::detail(&self.app, &known, &story, needed.as_deref(), (item, turn))?;
+        self.looked(viewer, &known);
+        Ok(found)
     }
 
     /// The pass of a turn.
     ///
     /// # Errors
     /// As [`Self::turns`], and if no pass ran before that turn.
-    pub fn pass(&self, name: &str, turn: &str) -> Answer {
+    pub fn pass(&self, viewer: Viewer, name: &str, turn: &str) -> Answer {
         let number = turn.parse::<u32>().ok().filter(|turn| *turn > 0);
         let number = number.ok_or_else(|| ConsoleError::parameter("a turn is a number from 1"))?;
         let known = self.read(name)?;
         let story = Story::of(&known.path);
         let needed = self.needed(&known);
-        items::pass(&self.app, &known, &story, needed.as_deref(), number)
+        let pass = items::pass(&self.app, &known, &story, needed.as_deref(), number)?;
+        self.looked(viewer, &known);
+        Ok(pass)
     }
 
     /// A session built from parts of this one.
     ///
     /// # Errors
     /// As [`Self::session`], for what is not understood, and if its texts may not be shown or are gone.
-    pub fn build(&self, name: &str, body: &[u8]) -> Answer {
+    pub fn build(&self, viewer: Viewer, name: &str, body: &[u8]) -> Answer {
         let ask = serde_json::from_slice(body).map_err(|error| {
             let message = format!(
                 "send what to take, like {{\"format\": \"chat\", \"turns\": [[1, 4]]}}: {error}"
@@ -427,7 +455,33 @@ impl Console {
             ConsoleError::new(400, "bad_body", message)
         })?;
         let known = self.read(name)?;
-        build::build(&self.app, &known, &Story::of(&known.path), &ask)
+        let built = build::build(&self.app, &known, &Story::of(&known.path), &ask)?;
+        self.looked(viewer, &known);
+        Ok(built)
+    }
+
+    /// A session as lines of JSON, as `plimsoll export` writes it. It has the texts that are stored, where they may be
+    /// shown.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub fn export(&self, viewer: Viewer, name: &str) -> Result<String, ConsoleError> {
+        let known = self.read(name)?;
+        let shows = self.app.serving.shown != ShownContent::Off;
+        let unknown = || ConsoleError::unknown_session(name);
+        let branch = Branch::of(&known.path).ok_or_else(unknown)?;
+        let exported = inspect::written(known.store(&self.app), &branch, &known.path, shows)?;
+        if exported.content {
+            self.looked(viewer, &known);
+        }
+        Ok(exported.text)
+    }
+
+    /// Notes that somebody looks at a session's texts, if there are any.
+    fn looked(&self, viewer: Viewer, known: &Known) {
+        if TextSource::of(&self.app, known).has_texts() {
+            self.looks.note(&known.row.session, viewer);
+        }
     }
 
     /// What of a session was needed later. None without its texts.
@@ -492,6 +546,7 @@ impl Console {
     /// As [`Self::build`], and without the lab.
     pub fn what_if(
         &self,
+        viewer: Viewer,
         name: &str,
         body: &[u8],
         each: &mut dyn FnMut(&Value) -> bool,
@@ -502,6 +557,7 @@ impl Console {
             ConsoleError::new(400, "bad_body", message)
         })?;
         let known = self.read(name)?;
+        self.looked(viewer, &known);
         lab::what_if(&self.app, &known, &ask, each)
     }
 

@@ -68,6 +68,8 @@ pub struct ListAsk {
     pub spark: bool,
     /// Behind which row the page begins.
     pub behind: Option<(u64, Digest)>,
+    /// Behind which place an earlier search for the text has stopped.
+    pub older: Option<(u64, Digest)>,
     /// How many rows at most.
     pub limit: usize,
     /// Whether `before` was given, as by older readers.
@@ -113,8 +115,16 @@ impl ListAsk {
         let plain = before.is_some();
         let behind = cursor.or(before);
         let behind = behind.map(|text| parse_cursor(&text)).transpose()?;
+        let older = query.take("older");
+        let older = older.map(|text| parse_cursor(&text)).transpose()?;
+        let text = query.take("q").map(|text| text.to_lowercase());
+        if older.is_some() && text.is_none() {
+            let message = "`older` goes on with the search for `q`: give both";
+            return Err(ConsoleError::parameter(message));
+        }
         let ask = Self {
-            text: query.take("q").map(|text| text.to_lowercase()),
+            text,
+            older,
             zone,
             tenant: query.take("tenant"),
             model: query.take("model"),
@@ -226,7 +236,12 @@ pub fn place(row: &SessionRow) -> (u64, Digest) {
 /// The cursor of the page behind a row.
 #[must_use]
 pub fn cursor(row: &SessionRow) -> String {
-    let (at, session) = place(row);
+    cursor_of(place(row))
+}
+
+/// The cursor of a place in the list.
+#[must_use]
+pub fn cursor_of((at, session): (u64, Digest)) -> String {
     format!("{at}-{}", session.hex())
 }
 
@@ -234,7 +249,7 @@ fn parse_cursor(text: &str) -> Result<(u64, Digest), ConsoleError> {
     let place = text
         .split_once('-')
         .and_then(|(at, session)| Some((at.parse().ok()?, Digest::parse_hex(session)?)));
-    let message = || format!("`{text}` is not the `next` of an earlier page");
+    let message = || format!("`{text}` is not the `next` or `older` of an earlier page");
     place.ok_or_else(|| ConsoleError::new(400, "bad_cursor", message()))
 }
 

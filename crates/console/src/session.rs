@@ -1,6 +1,8 @@
 //! A session as its views share it: episodes, passes and parts. Owns their fields. Texts come from
 //! `content`, and only where they may be shown.
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_model::{ExplicitKind, ItemNo, Mark, PassFacts, StoredHop};
 use serde_json::{Value, json};
@@ -107,6 +109,46 @@ pub fn pass(place: &PassPlace<'_>, needed: Option<usize>) -> Value {
     })
 }
 
+/// What the system's text, tools and framing took of the view of each turn: all that no other item accounts for.
+#[must_use]
+pub fn prologues(story: &Story, path: &Path) -> Vec<u64> {
+    let mut changes: BTreeMap<u32, i64> = BTreeMap::new();
+    for item in story.items.iter().filter(|item| !is_prologue(item)) {
+        let mut before = 0;
+        for (turn, size) in &item.sizes {
+            // What a turn said itself was not in its own view.
+            let turn = turn + u32::from(is_said(item) && *turn == item.turn);
+            *changes.entry(turn).or_default() += i64::from(*size) - before;
+            before = i64::from(*size);
+        }
+    }
+    let (mut changes, mut held) = (changes.into_iter().peekable(), 0);
+    let entries = path.entries.iter().map(|entry| {
+        while let Some((_, change)) = changes.next_if(|(turn, _)| *turn <= entry.record.turn) {
+            held += change;
+        }
+        prologue(entry, u64::try_from(held).unwrap_or(0))
+    });
+    entries.collect()
+}
+
+/// What is left of a turn's view beside the items that it held, on the scale of the ceiling.
+fn prologue(entry: &PathEntry, held: u64) -> u64 {
+    let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
+    scaled(sent.saturating_sub(held), ratio(entry))
+}
+
+fn is_prologue(item: &StoryItem) -> bool {
+    item.role == StoryRole::System
+}
+
+fn is_said(item: &StoryItem) -> bool {
+    matches!(
+        item.role,
+        StoryRole::Assistant | StoryRole::Call | StoryRole::Hidden
+    )
+}
+
 /// What the newest view was made of. None if sizes are not known.
 #[must_use]
 pub fn parts(story: &Story, path: &Path) -> Option<Value> {
@@ -119,22 +161,17 @@ pub fn parts(story: &Story, path: &Path) -> Option<Value> {
         .rposition(|one| one.end.is_none_or(|end| end >= turn));
     let deps = open.and_then(|at| story.episodes.get(at));
     let deps: &[String] = deps.map_or(&[], |one| &one.deps);
-    let (mut system, mut user, mut work, mut needed) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut user, mut work, mut needed) = (0_u64, 0_u64, 0_u64);
     let (mut closed, mut left, mut marks, mut recalled) = (0_u64, 0_u64, 0_u64, 0_u64);
     for item in &story.items {
         // What the newest turn said itself was not in its own view.
-        let said = matches!(
-            item.role,
-            StoryRole::Assistant | StoryRole::Call | StoryRole::Hidden
-        );
-        if said && item.turn == turn {
+        if is_prologue(item) || (is_said(item) && item.turn == turn) {
             continue;
         }
         let size = u64::from(item.size_at(turn).unwrap_or(0));
         let name = item.episode.and_then(|at| story.episodes.get(at));
         let is_needed = name.is_some_and(|one| deps.contains(&one.name));
         let part = match item.role {
-            StoryRole::System => &mut system,
             StoryRole::User => &mut user,
             StoryRole::Hidden if item.recalled => &mut recalled,
             StoryRole::Hidden => &mut marks,
@@ -146,14 +183,14 @@ pub fn parts(story: &Story, path: &Path) -> Option<Value> {
         *part += size;
     }
     let ratio = ratio(entry);
-    let sent = entry.record.hops.last().map_or(0, |hop| hop.estimate);
-    let known = system + user + work + needed + closed + left + marks + recalled + facts.fixed;
-    // What no item accounts for, such as the tokens of messages themselves, counts as the system's.
-    system += sent.saturating_sub(known);
+    let held = user + work + needed + closed + left + marks + recalled;
+    let prologue = prologue(entry, held);
     let of = |tokens: u64| scaled(tokens, ratio);
+    let tools = of(facts.fixed).min(prologue);
+    // What no item accounts for, such as the tokens of messages themselves, counts as the system's.
     Some(json!({
-        "system": of(system),
-        "tools": of(facts.fixed),
+        "system": prologue - tools,
+        "tools": tools,
         "user": of(user),
         "open": of(work),
         "needed": of(needed),

@@ -6,21 +6,24 @@ use plimsoll_model::{CacheFacts, Effect, MissCause, StoredHop};
 use serde_json::{Map, Value, json};
 
 use super::error::ConsoleError;
-use super::money;
+use super::story::Story;
+use super::{money, session};
 
 /// The most turns of one answer.
 const MOST_TURNS: usize = 5000;
 
 /// The turns from one to another, both included; all if nothing is asked.
 pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value, ConsoleError> {
-    let fits = |entry: &&PathEntry| {
+    let prologues = session::prologues(&Story::of(path), path);
+    let fits = |(entry, _): &(&PathEntry, u64)| {
         let turn = entry.record.turn;
         from.is_none_or(|from| turn >= from) && to.is_none_or(|to| turn <= to)
     };
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         return Err(ConsoleError::parameter("`from` must not be above `to`"));
     }
-    let entries: Vec<&PathEntry> = path.entries.iter().filter(fits).take(MOST_TURNS).collect();
+    let entries = path.entries.iter().zip(prologues).filter(fits);
+    let entries: Vec<(&PathEntry, u64)> = entries.take(MOST_TURNS).collect();
     let mut columns: Map<String, Value> = Map::new();
     for name in FIELDS {
         columns.insert(
@@ -28,8 +31,8 @@ pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value,
             Value::Array(Vec::with_capacity(entries.len())),
         );
     }
-    for entry in &entries {
-        let Value::Object(turn) = one(entry) else {
+    for (entry, prologue) in &entries {
+        let Value::Object(turn) = one(entry, *prologue) else {
             continue;
         };
         for (name, value) in turn {
@@ -38,7 +41,8 @@ pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value,
             }
         }
     }
-    let number = |entry: Option<&&PathEntry>| entry.map_or(0, |entry| entry.record.turn);
+    let number =
+        |entry: Option<&(&PathEntry, u64)>| entry.map_or(0, |(entry, _)| entry.record.turn);
     Ok(json!({
         "from": number(entries.first()),
         "to": number(entries.last()),
@@ -48,7 +52,7 @@ pub fn columns(path: &Path, from: Option<u32>, to: Option<u32>) -> Result<Value,
 }
 
 /// The columns.
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "turn",
     "ended",
     "model",
@@ -56,6 +60,7 @@ const FIELDS: [&str; 18] = [
     "out",
     "budget",
     "floor",
+    "prologue",
     "over",
     "hops",
     "passes",
@@ -69,9 +74,9 @@ const FIELDS: [&str; 18] = [
     "missed",
 ];
 
-/// One turn.
+/// One turn. `prologue` is what the system's text, tools and framing took of its view.
 #[must_use]
-pub fn one(entry: &PathEntry) -> Value {
+pub fn one(entry: &PathEntry, prologue: u64) -> Value {
     let record = &entry.record;
     let facts = &record.facts;
     let ratio = ratio(entry);
@@ -93,6 +98,7 @@ pub fn one(entry: &PathEntry) -> Value {
         "out": facts.tokens_out,
         "budget": facts.ceiling,
         "floor": facts.floor,
+        "prologue": prologue,
         "over": facts.over,
         "hops": hops,
         "passes": record.hops.iter().filter(|hop| hop.is_passed()).count(),

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use plimsoll_console::Viewer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -103,7 +104,9 @@ async fn accept(
 
 async fn connection(stream: TcpStream, held: HeldConnection, router: Router, head: Duration) {
     let (slot, router) = (Arc::clone(held.slot()), TowerToHyperService::new(router));
-    let service = service_fn(move |request: Request<Incoming>| {
+    let viewer = Viewer(stream.peer_addr().ok().map(|peer| peer.ip().to_canonical()));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(viewer);
         let (busy, answer) = (slot.busy(), router.call(request));
         async move {
             let response = answer.await?;

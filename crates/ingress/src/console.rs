@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
@@ -19,7 +19,7 @@ use http::header::{
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use plimsoll_console::{Console, ConsoleError, Query, assets};
+use plimsoll_console::{Console, ConsoleError, Query, Viewer, assets};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -63,6 +63,7 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/api/sessions/{session}/items", get(items))
         .route("/api/sessions/{session}/items/{item}", get(item))
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
+        .route("/api/sessions/{session}/export", get(export))
         .route("/api/sessions/{session}/build", post(build))
         .route("/api/sessions/{session}/pin", post(noted(Console::pin)))
         .route("/api/sessions/{session}/unpin", post(noted(Console::unpin)))
@@ -140,19 +141,30 @@ pub(super) fn refuse(error: &ConsoleError) -> Response {
     answer(status, &error.body())
 }
 
-/// Answers what the console reads. That may wait for a disk, so it runs off the async workers.
+/// Asks the console something. That may wait for a disk, so it runs off the async workers.
+async fn told<T: Send + 'static>(
+    admin: Admin,
+    ask: impl FnOnce(&Console) -> Result<T, ConsoleError> + Send + 'static,
+) -> Result<T, Response> {
+    let console = Arc::clone(&admin.probes.console);
+    let told = tokio::task::spawn_blocking(move || ask(&console)).await;
+    let failed = |_| {
+        let message = "the answer could not be made; the log says why";
+        ConsoleError::new(500, "failed", message)
+    };
+    told.map_err(failed)
+        .flatten()
+        .map_err(|error| refuse(&error))
+}
+
+/// Answers what the console reads.
 async fn asked(
     admin: Admin,
     ask: impl FnOnce(&Console) -> Result<Value, ConsoleError> + Send + 'static,
 ) -> Response {
-    let console = Arc::clone(&admin.probes.console);
-    match tokio::task::spawn_blocking(move || ask(&console)).await {
-        Ok(Ok(value)) => unstored(answer(StatusCode::OK, &value)),
-        Ok(Err(error)) => refuse(&error),
-        Err(_) => {
-            let message = "the answer could not be made; the log says why";
-            refuse(&ConsoleError::new(500, "failed", message))
-        }
+    match told(admin, ask).await {
+        Ok(value) => unstored(answer(StatusCode::OK, &value)),
+        Err(refused) => refused,
     }
 }
 
@@ -229,9 +241,13 @@ async fn spend(State(admin): State<Admin>, uri: Uri) -> Response {
     .await
 }
 
-async fn sessions(State(admin): State<Admin>, uri: Uri) -> Response {
+async fn sessions(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    uri: Uri,
+) -> Response {
     asked(admin, move |console| {
-        console.sessions(uri.query().unwrap_or_default())
+        console.sessions(viewer, uri.query().unwrap_or_default())
     })
     .await
 }
@@ -250,10 +266,15 @@ async fn of_session(
     .await
 }
 
-async fn session(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
-    of_session(admin, session, uri, |console, name, query| {
+async fn session(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    Path(session): Path<String>,
+    uri: Uri,
+) -> Response {
+    of_session(admin, session, uri, move |console, name, query| {
         query.end("a session")?;
-        console.session(name)
+        console.session(viewer, name)
     })
     .await
 }
@@ -262,39 +283,75 @@ async fn turns(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri
     of_session(admin, session, uri, Console::turns).await
 }
 
-async fn changes(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
-    of_session(admin, session, uri, |console, name, query| {
+async fn changes(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    Path(session): Path<String>,
+    uri: Uri,
+) -> Response {
+    of_session(admin, session, uri, move |console, name, query| {
         query.end("changes")?;
-        console.changes(name)
+        console.changes(viewer, name)
     })
     .await
 }
 
-async fn items(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
-    of_session(admin, session, uri, Console::items).await
+async fn items(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    Path(session): Path<String>,
+    uri: Uri,
+) -> Response {
+    of_session(admin, session, uri, move |console, name, query| {
+        console.items(viewer, name, query)
+    })
+    .await
 }
 
 async fn item(
     State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
     Path((session, item)): Path<(String, String)>,
     uri: Uri,
 ) -> Response {
     of_session(admin, session, uri, move |console, name, query| {
-        console.item(name, &item, query)
+        console.item(viewer, name, &item, query)
     })
     .await
 }
 
 async fn pass(
     State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
     Path((session, turn)): Path<(String, String)>,
     uri: Uri,
 ) -> Response {
     of_session(admin, session, uri, move |console, name, query| {
         query.end("a pass")?;
-        console.pass(name, &turn)
+        console.pass(viewer, name, &turn)
     })
     .await
+}
+
+/// A session as a file.
+async fn export(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    Path(session): Path<String>,
+    uri: Uri,
+) -> Response {
+    let written = told(admin, move |console| {
+        Query::read(uri.query().unwrap_or_default())?.end("export")?;
+        console.export(viewer, &session)
+    })
+    .await;
+    let mut response = match written {
+        Ok(text) => unstored(Response::new(Body::from(text))),
+        Err(refused) => return refused,
+    };
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// The largest body of a question, in bytes.
@@ -331,6 +388,7 @@ fn noted(
 
 async fn build(
     State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
     Path(session): Path<String>,
     uri: Uri,
     body: Body,
@@ -341,7 +399,7 @@ async fn build(
     };
     of_session(admin, session, uri, move |console, name, query| {
         query.end("build")?;
-        console.build(name, &body)
+        console.build(viewer, name, &body)
     })
     .await
 }
@@ -350,6 +408,7 @@ async fn build(
 /// time, on a thread of its own, and stops when nobody reads on.
 async fn what_if(
     State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
     Path(session): Path<String>,
     uri: Uri,
     body: Body,
@@ -367,7 +426,7 @@ async fn what_if(
     let work = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         Query::read(uri.query().unwrap_or_default())?.end("whatif")?;
-        console.what_if(&session, &body, &mut |line| {
+        console.what_if(viewer, &session, &body, &mut |line| {
             let line = Bytes::from(format!("{line}\n"));
             lines.blocking_send(line).is_ok()
         })

@@ -73,11 +73,12 @@ pub fn text(surface: &Surface, prices: &str) -> String {
     let mut text = aligned(&rows);
     let _ = write!(
         text,
-        "\n{} sessions{}; sent whole they cost {}. Prices: {prices}. cost in millions of plain input \
+        "\n{} session{}{}; sent whole: {}. Prices: {prices}. cost in millions of plain input \
          tokens.\nK: distinctive strings that calls needed and that were still visible; K+named: \
          visible, or named in the view;\nL: whole lines. *: no other setting is both cheaper and \
          keeps more of K.\n",
         surface.sessions,
+        if surface.sessions == 1 { "" } else { "s" },
         if surface.short == 0 {
             String::new()
         } else {

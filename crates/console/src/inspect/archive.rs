@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use plimsoll_core::session::path::Path;
 use plimsoll_model::{Digest, Parent, RecordId, Snapshot, TurnRecord};
 use plimsoll_store::{Store, StoreError};
 
@@ -69,6 +70,31 @@ pub struct Branch {
 }
 
 impl Branch {
+    /// The branch that a path is. None of an empty one.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let (first, last) = (path.entries.first()?, path.entries.last()?);
+        let record = &last.record;
+        let mut models: Vec<String> = Vec::new();
+        for entry in &path.entries {
+            let model = &entry.record.model;
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+        }
+        Some(Self {
+            newest: last.id,
+            session: record.session.clone(),
+            row: record.facts.branch.clone(),
+            parent_session: record.parent_session.clone(),
+            turns: record.turn,
+            began: first.record.ended,
+            ended: record.ended,
+            models,
+            content: record.content.is_some(),
+        })
+    }
+
     /// The name of this branch alone.
     #[must_use]
     pub fn name(&self) -> String {

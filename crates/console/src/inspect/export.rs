@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::session::path::PathEntry;
+use plimsoll_core::session::path::{Path, PathEntry};
 use plimsoll_model::{Effect, ExplicitKind, HiddenCall, HiddenTool, ItemNo, StoredHop, StoredMark};
 use plimsoll_proxy::history::{self, Conversation, FindError, Reads};
 use plimsoll_store::{Store, StoreError};
@@ -43,7 +43,23 @@ pub fn export(store: &Store, branch: &Branch) -> Result<Export, ArchiveError> {
     let reads = Reads::new(store, &unwatched);
     let path = history::load(&reads, branch.newest)?;
     let path = path.ok_or_else(|| ArchiveError::Broken(branch.name()))?;
-    let whole = match history::conversation(&reads, &path)? {
+    written(store, branch, &path, true)
+}
+
+/// Writes out a branch whose path was read, with its texts or without.
+///
+/// # Errors
+/// As [`export`].
+pub fn written(
+    store: &Store,
+    branch: &Branch,
+    path: &Path,
+    with_texts: bool,
+) -> Result<Export, ArchiveError> {
+    let unwatched = |_, _| {};
+    let reads = Reads::new(store, &unwatched);
+    let said = history::conversation(&reads, path)?;
+    let whole = match said.filter(|_| with_texts) {
         Some(said) => texts(&reads, &said)?,
         None => None,
     };

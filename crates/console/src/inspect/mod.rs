@@ -10,4 +10,4 @@ pub(crate) mod export;
 pub use archive::{Archive, ArchiveError, Branch, NotOne};
 pub use dates::date;
 pub use erase::{Erasure, erasure};
-pub use export::{Export, export};
+pub use export::{Export, export, written};

@@ -41,7 +41,7 @@ fn surface(passes: u64) -> Surface {
 fn the_choice_is_told_with_its_reason_and_its_lines() {
     let text = text(&surface(7), "ideal");
     for words in [
-        "3 sessions (2 shorter ones left out); sent whole they cost 10.00. Prices: ideal.",
+        "3 sessions (2 shorter ones left out); sent whole: 10.00. Prices: ideal.",
         "Take a budget of 40000 with floor 0.6: of 3 settings",
         "the best (0.9940 at a budget of 80000 with floor 0.9)",
         "costs 0.50 × sending everything, with 7 passes, and shows 0.9900",

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_core::turn::Mode;
@@ -17,7 +18,7 @@ use crate::record::{AbortSide, FailedStage, Route, TurnReport, Unrecorded};
 const WAITING: usize = 256;
 /// How many events are kept for readers that come back.
 const KEPT: usize = 256;
-/// Over how many of the newest requests the proxy's own time is told.
+/// Over how many of the newest recorded turns the proxy's own time is told.
 const TIMES: usize = 1024;
 /// For how many of the newest hours with a request it is told what requests beside sessions came to: those of a month.
 const BESIDE_HOURS: usize = 31 * 24;
@@ -58,6 +59,8 @@ pub struct RecordedTurn {
     pub record: RecordId,
     /// The name of the row that it counts in.
     pub row: String,
+    /// The proxy's own time, as the record has it.
+    pub own: Option<Duration>,
 }
 
 /// What this process has counted since it began.
@@ -71,7 +74,7 @@ pub struct Counted {
     pub unmanaged: Vec<(&'static str, u64)>,
     /// Turns that were managed, but had no durable record when their answer ended, by reason.
     pub unrecorded: Vec<(&'static str, u64)>,
-    /// The proxy's own time of the newest requests, in milliseconds: the median and the 99th
+    /// The proxy's own time of the newest recorded turns, in milliseconds: the median and the 99th
     /// percentile. None before the first.
     pub own_ms: Option<(f64, f64)>,
     /// What requests without a record came to, which stand in no row of the list.
@@ -82,8 +85,8 @@ pub struct Counted {
     pub errors: u64,
     /// When the newest of these was, in milliseconds since 1970.
     pub last_error: Option<u64>,
-    /// Whether the newest call did not fail.
-    pub healthy: bool,
+    /// Whether the newest call did not fail. None before the first.
+    pub healthy: Option<bool>,
 }
 
 /// The feed.
@@ -181,7 +184,8 @@ impl Live {
         let failures = report.hops.iter().filter(|hop| failed(hop.status)).count();
         self.errors.fetch_add(failures as u64, Ordering::Relaxed);
         let mut recent = self.recent.lock();
-        if let Some(own) = report.overhead.total() {
+        // As the record has it, so that a turn and the figures over all turns say the same.
+        if let Some(own) = recorded.as_ref().and_then(|turn| turn.own) {
             if recent.times.len() == TIMES {
                 recent.times.pop_front();
             }
@@ -299,6 +303,7 @@ impl Live {
             let own_ms = at(50).zip(at(99));
             (own_ms, recent.failing, recent.last_error, recent.beside)
         };
+        let calls = self.calls.load(Ordering::Relaxed);
         Counted {
             turns: self.turns.load(Ordering::Relaxed),
             fail_open: counts(
@@ -315,10 +320,10 @@ impl Live {
             ),
             beside,
             own_ms,
-            calls: self.calls.load(Ordering::Relaxed),
+            calls,
             errors: self.errors.load(Ordering::Relaxed),
             last_error,
-            healthy: !failing,
+            healthy: (calls > 0).then_some(!failing),
         }
     }
 }

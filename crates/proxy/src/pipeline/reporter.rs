@@ -454,6 +454,7 @@ impl Reporter {
             tenant,
             record,
             row,
+            own: self.report.overhead.total(),
         }));
     }
 
