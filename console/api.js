@@ -99,6 +99,8 @@ export const api = {
   overview: (stop) => get("overview", {}, stop),
   /** @param {number[]} bounds where bars begin, in ms @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Spend>} */
   spend: (bounds, stop) => get("spend", { bounds: bounds.join(",") }, stop),
+  /** @param {{ session?: string | undefined, limit: number }} query @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Failures>} */
+  failures: (query, stop) => get("failures", query, stop),
   /** @param {Record<string, string | number | null>} query @param {AbortSignal} [stop] @returns {Promise<import("./shapes").SessionList>} */
   sessions: (query, stop) => get("sessions", query, stop),
   /** @param {string} name @param {AbortSignal} [stop] @returns {Promise<import("./shapes").Session>} */

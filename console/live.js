@@ -3,11 +3,11 @@
 import { api } from "./api.js";
 import { useEffect, useState } from "./lib.js";
 
-/** @typedef {"turn" | "pass" | "session" | "upstream" | "resync"} Kind */
+/** @typedef {"turn" | "pass" | "session" | "upstream" | "failed" | "resync"} Kind */
 /** @typedef {{ kind: Kind, data: any }} Heard */
 /** @typedef {{ on: boolean, since: number, heard: number }} Link */
 
-const KINDS = /** @type {Kind[]} */ (["turn", "pass", "session", "upstream", "resync"]);
+const KINDS = /** @type {Kind[]} */ (["turn", "pass", "session", "upstream", "failed", "resync"]);
 /** How long to wait before asking again after a refusal; a browser itself asks again after a break. */
 const AGAIN = 4000;
 

@@ -1,6 +1,7 @@
 // The page: the top bar, which view is shown, the theme, the keys that work everywhere, and the banner when
 // the server is silent. Owns these. Never reads a session.
 import { html, render, useEffect, useKeys, useRef, useState } from "./lib.js";
+import { Failures } from "./failures.js";
 import { clock } from "./format.js";
 import { listen, retry, useLink } from "./live.js";
 import { Overview } from "./overview.js";
@@ -56,7 +57,7 @@ function App() {
     setTitle("");
     scrollTo(0, 0);
     document.getElementById("main")?.focus({ preventScroll: true });
-  }, [at.session]);
+  }, [at.session, at.page]);
   useKeys((event) => {
     if (event.key !== "/") return;
     event.preventDefault();
@@ -69,12 +70,12 @@ function App() {
   });
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>To the content</a>
   <header class="top"><a class="brand" href="#/" aria-label="Plimsoll, overview"><${Glyph}/><span>Plimsoll</span></a>
-    <nav class="crumb" aria-label="Where you are"><a href="#/" aria-current=${at.session ? null : "page"}>Overview</a>${at.session ? html`<span class="dim">/</span><span class="ell" aria-current="page">${title || at.session.slice(0, 8)}</span>` : null}</nav>
+    <nav class="crumb" aria-label="Where you are"><a href="#/" aria-current=${at.session || at.page ? null : "page"}>Overview</a>${at.page ? html`<span class="dim">/</span><span class="ell" aria-current="page">Failed requests</span>` : null}${at.session ? html`<span class="dim">/</span><span class="ell" aria-current="page">${title || at.session.slice(0, 8)}</span>` : null}</nav>
     <div class="pills"><span class=${`pill${link.on ? " live" : " bad"}`} role="status"><span class=${`dot${link.on ? "" : " off"}`}></span>${link.on ? "live" : "lost"}</span>
       ${server ? html`<span class="pill wide" title=${CONTENT[server.content]}>content: ${server.content}</span><span class="pill wide" title=${`Plimsoll ${server.version}`}>${server.agents.replace(/^https?:\/\//, "")}</span>` : null}
       <button class="btn ghost sm" aria-label="Turn light or dark" onClick=${turnTheme}><${Icon} n="theme" s=${15}/></button></div></header>
   ${link.on ? null : html`<${Lost} since=${link.since}/>`}
-  <div class=${link.on ? "" : "stale"}>${at.session === null ? html`<${Overview} server=${setServer}/>` : html`<${Session} key=${at.session} name=${at.session} view=${at.view} visit=${at.visit} off=${!link.on} said=${setTitle}/>`}</div>`;
+  <div class=${link.on ? "" : "stale"}>${at.page ? html`<${Failures} key=${at.visit}/>` : at.session === null ? html`<${Overview} server=${setServer}/>` : html`<${Session} key=${at.session} name=${at.session} view=${at.view} visit=${at.visit} off=${!link.on} said=${setTitle}/>`}</div>`;
 }
 
 const root = document.getElementById("app");

@@ -3,6 +3,7 @@
 import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState } from "./lib.js";
 import { api, nameOf } from "./api.js";
 import { age, count, cut, full, known, pct, sense, share, short, signed, time, usd } from "./format.js";
+import { FailedFig } from "./failures.js";
 import { nested, useListing } from "./listing.js";
 import { useEvents } from "./live.js";
 import { Failed, Waiting, useRead, useSoon } from "./load.js";
@@ -39,6 +40,7 @@ function Figures({ all }) {
     <${Fig} l="Cached share" v=${pct(share(all.cached, all.prompt))} s=${all.whole_prompt ? `${pct(share(all.whole_cached, all.whole_prompt))} were all sent whole` : "nothing reported yet"}/>
     <${Fig} l="Over budget" v=${full(all.over)} u=${`of ${count(all.turns, "turn")}`} c=${all.over ? "bad" : ""}
       s=${all.over_sessions ? `in ${count(all.over_sessions, "session")}, ${all.over_now} of them now` : observed.sessions ? "every managed request was under the budget" : "every request was under the budget"}/>
+    <${FailedFig} process=${all.process}/>
     <${Fig} l="Failed open" v=${full(sum(fails))} c=${fails.length ? "warn" : ""} s=${fails.length ? names(fails) : `of ${count(all.process.turns, "request")} since the start`}/>
     <${Fig} l="Unmanaged" v=${full(sum(unmanaged))} s=${unmanaged.length ? names(unmanaged) : "every request could be managed"}/>
     <div class="fig all"><div class="lb">${all.upstreams.length > 1 ? "Upstreams" : "Upstream"}</div>
@@ -134,14 +136,14 @@ export function Overview({ server }) {
   const all = useRead(api.overview, []);
   const soon = useSoon(all.again, 500);
   useEvents((event) => {
-    if (event.kind === "turn" || event.kind === "upstream") soon();
+    if (event.kind === "turn" || event.kind === "upstream" || event.kind === "failed") soon();
   }, [soon]);
   useEffect(() => {
     if (all.value) server(all.value.server);
   }, [all.value]);
   return html`<main id="main" tabindex="-1"><h1 class="sr">Overview</h1>
     ${all.error ? html`<${Failed} error=${all.error} again=${all.again}/>` : null}
-    ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over budget", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 5}/>`)}</div>`}
+    ${all.value ? html`<${Figures} all=${all.value}/>` : all.error ? null : html`<div class="figs over wait">${["Saved, net", "Cached share", "Over budget", "Failed", "Failed open", "Unmanaged", "Upstream"].map((l, i) => html`<${Fig} l=${l} v=${html`<span class="skel"></span>`} s=${"\u00a0"} all=${i === 0 || i === 3 || i === 6}/>`)}</div>`}
     <${Spend}/>
     <${Sessions} all=${all.value}/></main>`;
 }

@@ -1,8 +1,8 @@
-// Where the page is: `#/` is the overview, `#/s/SESSION/VIEW?turn=7` a view of a session. Owns the form
+// Where the page is: `#/` is the overview, `#/failures` what failed, `#/s/SESSION/VIEW?turn=7` a view of a session. Owns the form
 // of these addresses. Never reads data.
 import { useEffect, useState } from "./lib.js";
 
-/** @typedef {{ session: string | null, view: string, query: Record<string, string> }} Route */
+/** @typedef {{ session: string | null, page: "failures" | null, view: string, query: Record<string, string> }} Route */
 
 /**
  * A part of an address as it was before it was written there. A person can type any, and one that nobody wrote
@@ -23,6 +23,7 @@ export function route() {
   const [kind, session, view] = path.split("/").filter(Boolean).map(partOf);
   return {
     session: kind === "s" && session ? session : null,
+    page: kind === "failures" ? kind : null,
     view: view ?? "timeline",
     query: Object.fromEntries(new URLSearchParams(query)),
   };

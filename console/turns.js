@@ -2,6 +2,7 @@
 // the screen are rows. Never sums savings beyond what the server says of each turn.
 import { html, useMemo, useState } from "./lib.js";
 import { Changed } from "./changed.js";
+import { FailedRow, among, useFailures } from "./failures.js";
 import { age, clock, count, full, known, pct, short, signed, time, usd } from "./format.js";
 import { cachedAt } from "./history.js";
 import { Chip, Term, isWatched } from "./parts.js";
@@ -14,6 +15,8 @@ import { useRows } from "./rows.js";
 /** Shows what changed before a turn, or nothing again. @typedef {(turn: number | null) => void} Look */
 
 const ROW = 31;
+/** Always the same list, so that nothing is drawn again for it. @type {import("./shapes").Failure[]} */
+const NONE = [];
 /** Below this share a prompt was mostly read anew. */
 const COLD = 0.6;
 
@@ -104,7 +107,10 @@ export function Turns({ d }) {
   const picked = KINDS.filter(([id]) => on[id]);
   const list = useMemo(() => c.turn.map((_, i) => i).filter((i) => picked.every(([, , yes]) => yes(c, i))).reverse(), [c, on]);
   const most = useMemo(() => Math.max(1, ...c.in.filter(known), ...c.out.filter(known)), [c]);
-  const rows = useRows(list.length, ROW);
+  const failed = useFailures(d.session.row.session).value?.failures ?? NONE;
+  const [fails, setFails] = useState(false);
+  const shown = useMemo(() => (fails ? failed : picked.length ? list : among(list, c.ended, failed)), [list, fails, failed]);
+  const rows = useRows(shown.length, ROW);
   const would = isWatched(d.session.row);
   const [changed, setChanged] = useState(() => Number(route().query["changed"] ?? 0) || null);
   /** @type {Look} */
@@ -114,9 +120,10 @@ export function Turns({ d }) {
     scrollTo(0, 0);
   };
   return html`${changed ? html`<${Changed} key=${changed} d=${d} turn=${changed} close=${() => look(null)}/>` : null}<section class="panel" aria-label="Turns"><div class="filters">${KINDS.map(([id, name], k) => (id === "failed" && !counts[k] ? null : html`<${Chip} key=${id} on=${Boolean(on[id])} n=${counts[k]} set=${(/** @type {boolean} */ to_) => setOn({ ...on, [id]: to_ })}>${name}<//>`))}
-    <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}</span></div>
-    ${list.length ? html`<table class="turns" aria-rowcount=${list.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="num c3" scope="col">Ended</th><th class="c2" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num c4" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num c3" scope="col"><${Term} t="own">Own time<//></th><th class="num c3" scope="col"><${Term} t="first">First byte<//></th><th class="num c4" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th class="c2" scope="col">Upstream’s request id</th></tr></thead>
+    ${failed.length || fails ? html`<${Chip} on=${fails} n=${failed.length} set=${setFails}>failed<//>` : null}
+    <span class="grow"></span><span class="dim" role="status">${list.length === c.turn.length ? count(c.turn.length, "turn") : `${full(list.length)} of ${count(c.turn.length, "turn")}`}${failed.length ? `, ${full(failed.length)} failed` : ""}</span></div>
+    ${shown.length ? html`<table class="turns" aria-rowcount=${shown.length + 1}><caption class="sr">Turns, newest first</caption><thead><tr><th class="num" scope="col">Turn</th><th class="num c3" scope="col">Ended</th><th class="c2" scope="col">${would ? "Would be sent of history" : "Sent of history"}</th><th class="num c4" scope="col">In</th><th class="num" scope="col">${would ? "Would be sent" : "Sent"}</th><th class="num" scope="col">Cached</th><th scope="col">What happened</th><th class="num c3" scope="col"><${Term} t="own">Own time<//></th><th class="num c3" scope="col"><${Term} t="first">First byte<//></th><th class="num c4" scope="col">${would ? "Would cost" : "Cost"}</th><th class="num" scope="col">${would ? "Would save" : "Net"}</th><th class="c2" scope="col">Upstream’s request id</th></tr></thead>
       <tbody ref=${rows.ref}>${rows.above ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.above}px` }}></td></tr>` : null}
-      ${list.slice(rows.first, rows.last).map((i, n) => html`<${Row} key=${c.turn[i]} d=${d} i=${i} most=${most} at=${rows.first + n} look=${look}/>`)}
+      ${shown.slice(rows.first, rows.last).map((one, n) => (typeof one === "number" ? html`<${Row} key=${c.turn[one]} d=${d} i=${one} most=${most} at=${rows.first + n} look=${look}/>` : html`<${FailedRow} key=${`f${one.number}`} f=${one} at=${rows.first + n}/>`))}
       ${rows.below ? html`<tr class="gap" aria-hidden="true"><td colspan="12" style=${{ height: `${rows.below}px` }}></td></tr>` : null}</tbody></table>` : html`<div class="empty">No such turn.</div>`}</section>`;
 }

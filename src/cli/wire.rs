@@ -12,7 +12,7 @@ use plimsoll_ingress::{Probes, Readiness};
 use plimsoll_proxy::history::Readers;
 use plimsoll_proxy::pipeline::find::Paths;
 use plimsoll_proxy::pipeline::{
-    ActiveSessions, App, Asked, Bodies, Erasing, Learned, Live, Proven, ServingSettings,
+    ActiveSessions, App, Asked, Bodies, Erasing, Failures, Learned, Live, Proven, ServingSettings,
     ShownContent, Windows,
 };
 use plimsoll_proxy::record::{Metrics, provider_name, serves};
@@ -91,6 +91,7 @@ fn wired(config: &Config, store: &plimsoll_store::StoreSettings) -> anyhow::Resu
         asked: Asked::default(),
         erasing: Erasing::default(),
         live: Live::new(App::system_clock),
+        failures: Failures::default(),
         bodies: Bodies::new(config.server.cache_memory, shown == ShownContent::Live),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),

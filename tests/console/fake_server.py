@@ -57,6 +57,7 @@ class Fake(ThreadingHTTPServer):
             else recorded.plain_detail(row)
             for row in self.rows
         }
+        self.failures = [recorded.failure(at, self.rows) for at in range(len(recorded.FAILED))]
         self.content = "live"
         self.most_searched = 10_000
         self.delay = 0.0
@@ -182,6 +183,7 @@ def overview(server, _query):
             "fail_open": {"dialect": 1} if rows else {},
             "unmanaged": {"conversation_at_provider": 3} if rows else {},
             "unrecorded": {"late": 1} if rows else {},
+            "failed": counted(server),
             "beside": {"turns": 3 if rows else 0, "prompt": 3_600, "cached": 0, "account": None},
             "own_ms": {"p50": 6.1 if rows else None, "p99": 17.2 if rows else None},
         },
@@ -245,6 +247,26 @@ def spend(server, query):
         "by": {**named, "role": [{"name": name, "paid": paid} for name, paid in roles.items()]},
         "beside": {"turns": 3, "paid": 0.01, "since": recorded.NOW - 7_200_000},
         "whole": True,
+    }
+
+
+def counted(server):
+    kinds = [one["kind"] for one in server.failures]
+    return {kind: kinds.count(kind) for kind in ("4xx", "5xx", "broken") if kind in kinds}
+
+
+def failures(server, query):
+    every = [one for one in server.failures if query.get("session") in (None, one["session"])]
+    limit = int(query.get("limit", 100))
+    shown = every[:limit]
+    if server.content != "live":
+        shown = [{**one, "said": None} for one in shown]
+    return "Failures", {
+        "since": recorded.NOW - 7_200_000,
+        "failed": counted(server),
+        "failures": shown,
+        "next": str(shown[-1]["number"]) if len(every) > limit else None,
+        "content": server.content,
     }
 
 
@@ -615,6 +637,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.checked(200, *spend(self.server, query))
             if path == ["api", "overview"]:
                 return self.checked(200, *overview(self.server, query))
+            if path == ["api", "failures"]:
+                return self.checked(200, *failures(self.server, query))
             if path == ["api", "sessions"]:
                 return self.checked(200, *sessions(self.server, query))
             rest = path[3:]

@@ -109,6 +109,44 @@ def row_of(source, at):
     }
 
 
+LONG = json.dumps({"error": {"message": "messages.41: " + "tool_use ids must be unique. " * 20, "type": "invalid"}})
+# Newest first: which session it is of (none: it was refused before it had one), its turn, and what is not as usual.
+FAILED = [
+    ("c88ce2a93a9f26fe", 141, {"said": '{"error":{"message":"Rate limit reached","code":"rate_limit_exceeded"}}'}),
+    ("c88ce2a93a9f26fe", 100, {"kind": "5xx", "status": 502, "calls": [{"status": None, "request_id": None}]}),
+    ("c88ce2a93a9f26fe", 60, {"kind": "broken", "status": 200, "said": None, "own": "the stream ended early"}),
+    ("c88ce2a93a9f26fe", 60, {"status": 400, "code": "invalid", "said": LONG, "retried": [], "fail_open": "refused_twice"}),
+    (None, None, {"status": 403, "calls": [], "retried": [], "code": "host_not_allowed", "said": None, "own": "no host"}),
+    ("0123456789abcdef", 1, {"kind": "5xx", "status": 529, "listed": False, "retried": []}),
+]
+
+
+def failure(at, rows):
+    """A request that failed, half a minute behind the turn that came before it."""
+    session, turn, more = FAILED[at]
+    row = next((row for row in rows if row["session"] == session), rows[0])
+    status = more.get("status", 429)
+    return {
+        "number": len(FAILED) - at,
+        "at": row["ended"] - (row["turn"] - (turn or 10) + 1) * 60_000 + 30_000,
+        "tenant": row["tenant"][:16],
+        "session": session,
+        "listed": session is not None,
+        "turn": turn,
+        "model": row["model"],
+        "route": "chat_completions",
+        "kind": "4xx",
+        "status": status,
+        "calls": [{"status": status, "request_id": f"req_{at}"}],
+        "retried": ["status", "status"],
+        "fail_open": None,
+        "own": None,
+        "code": "rate_limit_exceeded",
+        "said": "It failed.",
+        **more,
+    }
+
+
 def turn_of(row, cells, before):
     out = cells["out"] or [cells["in"]]
     paid, whole = cells["$"], cells["w$"]

@@ -15,6 +15,7 @@ ROUTES = {
     "over-the-line": ("s/5037ff023560b714/timeline", ".ins.bad"),
     "evictions": (f"s/{SESSION}/evictions?pass=70&item=Grep:90", "tr.inner pre"),
     "turns": (f"s/{SESSION}/turns", "table.turns tr.lk"),
+    "failures": ("failures?number=3", "tr.inner pre"),
     "view": (f"s/{SESSION}/view?turn=75&item=90", ".sheet pre"),
     "build": (f"s/{SESSION}/build", ".made"),
     "whatif": (f"s/{SESSION}/whatif", ".smalls"),

@@ -137,6 +137,7 @@ async fn all_of(proxy: &Proxy, session: &str) -> Value {
             "/api/sessions/{session}/items/{item}",
             of("/items/bash:4?turn=3"),
         ),
+        ("/api/failures", "failures".to_owned()),
         ("/api/store", "store".to_owned()),
     ];
     let whole = got(proxy, &of("")).await;
@@ -375,6 +376,8 @@ async fn what_can_not_be_answered_is_refused_with_a_word_and_a_sentence() {
         (of("/turns?from=0"), 400, "bad_parameter"),
         (of("/turns?from=5&to=2"), 400, "bad_parameter"),
         ("sessions?cursor=yesterday".to_owned(), 400, "bad_cursor"),
+        ("failures?cursor=x".to_owned(), 400, "bad_cursor"),
+        ("failures?session=x".to_owned(), 400, "bad_parameter"),
         ("sessions?sort=age".to_owned(), 400, "bad_parameter"),
         ("sessions?zone=blue".to_owned(), 400, "bad_parameter"),
     ] {
@@ -434,7 +437,7 @@ async fn the_list_is_filtered_sorted_and_paged() {
 }
 
 /// Reads frames of a stream until one has this name, and returns its data and id.
-async fn until(
+pub async fn until(
     frames: &mut (impl futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin),
     read: &mut String,
     name: &str,

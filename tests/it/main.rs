@@ -26,6 +26,7 @@ mod console;
 mod console_asks;
 mod console_build;
 mod console_evict;
+mod console_failures;
 mod console_figures;
 mod console_load;
 mod console_recall;

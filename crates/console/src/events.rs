@@ -71,6 +71,10 @@ impl Console {
                 let data = json!({"upstream": overview::upstream(self)});
                 vec![frame(Some(&id), "upstream", &data)]
             }
+            Happened::Failed { tenant, session } => {
+                let data = json!({"session": session, "tenant": tenant});
+                vec![frame(Some(&id), "failed", &data)]
+            }
             Happened::Turn {
                 tenant,
                 session,

@@ -5,7 +5,7 @@
 //!
 //! `known` reads a session, `story` tells its items and episodes from records alone, and `content`
 //! brings texts where they may be shown. `rows`, `session`, `turns`, `items`, `spend` and `overview`
-//! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `looks` tells the log who sees content, `asks` notes what a person asks of a view, `events` is the stream of what
+//! make the answers, `totals` adds up rows, `tree` finds what descends from a session, `search` finds sessions by a text, `looks` tells the log who sees content, `asks` notes what a person asks of a view, `failures` lists requests that failed, `events` is the stream of what
 //! happens, and `assets` holds the page itself.
 //!
 //! [`inspect`] shows the same sessions as text, for the commands.
@@ -16,6 +16,7 @@ mod build;
 mod content;
 mod error;
 mod events;
+mod failures;
 pub mod inspect;
 mod items;
 mod known;
@@ -128,6 +129,14 @@ impl Console {
     /// As [`Self::sessions`].
     pub fn spend(&self, query: Query) -> Answer {
         spend::spend(&self.app, self.began, query)
+    }
+
+    /// A page of the requests that failed.
+    ///
+    /// # Errors
+    /// What is not understood, or that the store does not answer.
+    pub fn failures(&self, viewer: Viewer, query: &str) -> Answer {
+        failures::page(self, viewer, query)
     }
 
     /// A page of the list.
@@ -396,13 +405,7 @@ impl Console {
     pub fn items(&self, viewer: Viewer, name: &str, mut query: Query) -> Answer {
         let turn = query.turn("turn")?;
         let limit = query.number("limit", 1, items::MOST_ITEMS)?;
-        let from = match query.take("cursor") {
-            None => 0,
-            Some(text) => text.parse().map_err(|_| {
-                let message = format!("`{text}` is not the `next` of an earlier page");
-                ConsoleError::new(400, "bad_cursor", message)
-            })?,
-        };
+        let from = query.cursor()?.unwrap_or(0);
         query.end("items")?;
         let known = self.read(name)?;
         let story = Story::of(&known.path);

@@ -27,6 +27,7 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
             "fail_open": named(&counted.fail_open),
             "unmanaged": named(&counted.unmanaged),
             "unrecorded": named(&counted.unrecorded),
+            "failed": named(&app.failures.counted()),
             "beside": {
                 "turns": counted.beside.turns,
                 "prompt": counted.beside.account.sent.0,
@@ -44,7 +45,7 @@ pub(super) fn overview(console: &Console) -> Result<Value, ConsoleError> {
     Ok(Value::Object(shown))
 }
 
-fn named(counts: &[(&'static str, u64)]) -> Map<String, Value> {
+pub(super) fn named(counts: &[(&'static str, u64)]) -> Map<String, Value> {
     let named = counts.iter();
     named
         .map(|(name, count)| ((*name).to_owned(), (*count).into()))

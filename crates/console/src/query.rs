@@ -1,6 +1,8 @@
 //! The parameters of a question, each taken once. Owns how they are decoded and what is said of those
 //! that nobody takes. Never knows what they mean.
 
+use std::str::FromStr;
+
 use super::error::ConsoleError;
 
 /// The longest query that is read, in bytes.
@@ -84,6 +86,20 @@ impl Query {
         let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
         let turn = self.number(name, 1, most)?;
         Ok(turn.and_then(|turn| u32::try_from(turn).ok()))
+    }
+
+    /// Takes the number that the page before gave as its `next`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn cursor<T: FromStr>(&mut self) -> Result<Option<T>, ConsoleError> {
+        let Some(text) = self.take("cursor") else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|_| {
+            let message = format!("`{text}` is not the `next` of an earlier page");
+            ConsoleError::new(400, "bad_cursor", message)
+        })
     }
 
     /// Refuses what nobody has taken.

@@ -63,7 +63,6 @@ fn unwrapped(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn a_title_begins_with_what_a_person_wrote() {

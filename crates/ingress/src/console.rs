@@ -56,6 +56,7 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/{*file}", get(file))
         .route("/api/overview", get(overview))
         .route("/api/spend", get(spend))
+        .route("/api/failures", get(failures))
         .route("/api/sessions", get(sessions))
         .route("/api/sessions/{session}", get(session))
         .route("/api/sessions/{session}/turns", get(turns))
@@ -232,6 +233,17 @@ fn asset(admin: &Admin, path: &str, headers: &HeaderMap) -> Response {
 
 async fn overview(State(admin): State<Admin>) -> Response {
     asked(admin, Console::overview).await
+}
+
+async fn failures(
+    State(admin): State<Admin>,
+    Extension(viewer): Extension<Viewer>,
+    uri: Uri,
+) -> Response {
+    asked(admin, move |console| {
+        console.failures(viewer, uri.query().unwrap_or_default())
+    })
+    .await
 }
 
 async fn spend(State(admin): State<Admin>, uri: Uri) -> Response {

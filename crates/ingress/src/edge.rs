@@ -181,7 +181,7 @@ async fn turn_away(
 }
 
 fn refuse(reporter: Reporter, dialect: Option<Dialect>, error: &ProxyError) -> Response<Body> {
-    reporter.refuse(error.status());
+    reporter.fail(error);
     errors::respond(dialect, error)
 }
 

@@ -116,19 +116,10 @@ fn narrow(dollars: f64) -> f32 {
     dollars as f32
 }
 
-#[expect(
-    clippy::float_cmp,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "what was never added to is exactly 0, and serde passes a reference"
-)]
 fn is_nothing(amount: &f32) -> bool {
     *amount == 0.0
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_none(amount: &u64) -> bool {
     *amount == 0
 }

@@ -78,10 +78,6 @@ pub struct RowSizes {
     pub growth: u32,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_nothing(tokens: &u32) -> bool {
     *tokens == 0
 }

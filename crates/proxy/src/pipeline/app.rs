@@ -18,6 +18,7 @@ use super::active_sessions::ActiveSessions;
 use super::asked::Asked;
 use super::bodies::Bodies;
 use super::erasing::Erasing;
+use super::failures::Failures;
 use super::find::Paths;
 use super::learned::Learned;
 use super::live::Live;
@@ -62,6 +63,8 @@ pub struct App {
     pub erasing: Erasing,
     /// What happens, for those who look on.
     pub live: Live,
+    /// The newest requests that failed.
+    pub failures: Failures,
     /// The newest requests of sessions.
     pub bodies: Bodies,
     /// Shapes of messages.
@@ -129,6 +132,7 @@ impl App {
         self.active.forget(whose);
         self.asked.forget(whose);
         self.bodies.forget();
+        self.failures.forget(whose);
     }
 
     /// The store that holds the records of a mode.

@@ -185,6 +185,12 @@ impl ProxyError {
         self.facts().status
     }
 
+    /// The word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.facts().code
+    }
+
     /// Everything that programs read of the error, in one table.
     fn facts(&self) -> ErrorFacts {
         use Fault::{Caller, Upstream, Us};

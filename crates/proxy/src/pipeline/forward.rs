@@ -17,6 +17,7 @@ use reqwest::Url;
 
 use super::app::App;
 use super::error::ProxyError;
+use super::failures::pass_refusal;
 use super::learned::refuses_thoughts;
 use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::reporter::Reporter;
@@ -43,7 +44,7 @@ pub async fn forward(
             Ok(heard(app, response, reporter))
         }
         Err(error) => {
-            reporter.refuse(error.status());
+            reporter.fail(&error);
             Err(error)
         }
     }
@@ -52,7 +53,11 @@ pub async fn forward(
 /// Has the usage read as the answer passes, if it is one of a model. The report ends with the answer.
 fn heard(app: &Arc<App>, response: Response<Body>, mut reporter: Reporter) -> Response<Body> {
     let status = response.status();
-    let Some(dialect) = reporter.hears().filter(|_| status.is_success()) else {
+    if !status.is_success() {
+        reporter.cause().passed(status, response.headers());
+        return pass_refusal(response, reporter);
+    }
+    let Some(dialect) = reporter.hears() else {
         reporter.finish(Some(status));
         return response;
     };

@@ -48,6 +48,13 @@ pub enum Happened {
     },
     /// The upstream began to fail, or to answer again.
     Upstream,
+    /// A request failed.
+    Failed {
+        /// The short hash of its tenant, if that is known.
+        tenant: String,
+        /// The name of its session, if it has one.
+        session: String,
+    },
 }
 
 /// The record of a turn.
@@ -146,12 +153,14 @@ impl Live {
         }
     }
 
-    /// Counts a request, and tells of its record if it has one. `cost` is what it came to.
+    /// Counts a request, and tells of its record if it has one, and of its `failure` if it failed. `cost` is
+    /// what it came to.
     pub fn turn(
         &self,
         report: &TurnReport,
         recorded: Option<RecordedTurn>,
         cost: Option<&TurnAccount>,
+        failure: Option<Happened>,
     ) {
         if report.route == Route::CountTokens {
             return;
@@ -221,6 +230,9 @@ impl Live {
                 record: recorded.record,
                 watched: report.mode != Mode::Manage,
             });
+        }
+        if let Some(failure) = failure {
+            self.tell(&mut recent, || failure);
         }
     }
 
@@ -329,7 +341,7 @@ impl Live {
 }
 
 /// The counters that are not zero, with their names.
-fn counts(
+pub(super) fn counts(
     names: impl Iterator<Item = &'static str>,
     counters: &[AtomicU64],
 ) -> Vec<(&'static str, u64)> {

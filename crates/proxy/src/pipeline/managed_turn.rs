@@ -506,7 +506,7 @@ impl ManagedTurn {
 
     /// Ends the report of a turn that fails.
     pub(super) fn failed(self, error: ProxyError) -> ProxyError {
-        self.reporter.refuse(error.status());
+        self.reporter.fail(&error);
         error
     }
 
@@ -534,6 +534,9 @@ impl ManagedTurn {
         headers.extend(self.reporter.headers());
         // The server computes the length again, because the body may not be the upstream's.
         headers.remove(http::header::CONTENT_LENGTH);
+        if !status.is_success() {
+            self.reporter.cause().refused(&body);
+        }
         self.reporter.finish(Some(status));
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;

@@ -33,7 +33,7 @@
 //! among it, what the process knows of windows (`windows`), of credentials and of models that bind their
 //! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`) and what changed in them (`changed`), of what
 //! an operator asked of them (`asked`), and of sessions that were erased while turns were under way
-//! (`erasing`). `live` tells those who look on what happens.
+//! (`erasing`). `live` tells those who look on what happens, and `failures` keeps for them what failed.
 
 mod active_sessions;
 mod app;
@@ -45,6 +45,7 @@ mod decoded;
 mod drive;
 mod erasing;
 mod error;
+mod failures;
 pub mod find;
 mod finish;
 mod forward;
@@ -90,6 +91,7 @@ pub use bodies::{Bodies, LiveBody};
 pub use changed::Change;
 pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
+pub use failures::{FailedCall, Failure, FailureCause, FailureKind, Failures};
 pub use forward::forward;
 pub use kept_headers::KeptHeaders;
 pub use learned::Learned;

@@ -260,7 +260,7 @@ impl Opening {
                 });
             }
             Err(Stop::Error(error)) => {
-                reporter.refuse(error.status());
+                reporter.fail(&error);
                 return Err(error);
             }
             // Nothing went wrong, so nothing is reported. A client that left gets no answer in any

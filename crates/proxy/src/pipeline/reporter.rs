@@ -20,6 +20,9 @@ use plimsoll_wire::answer::Answer;
 use plimsoll_wire::request::{Request, Unmanaged};
 
 use super::app::App;
+use super::erasing::Began;
+use super::error::ProxyError;
+use super::failures::{self, Failure, FailureCause};
 use super::ledger_input::LedgerInput;
 use super::listen::AnswerEnd;
 use super::live::RecordedTurn;
@@ -41,6 +44,10 @@ pub struct Reporter {
     otherwise: bool,
     /// The turn's record.
     record: Option<Box<RecordedTurn>>,
+    /// Why the request fails, as far as that is known.
+    cause: Option<Box<FailureCause>>,
+    /// When it began, as far as erasures go.
+    erased: Began,
     /// Where the report goes. `None` once it went there.
     app: Option<Arc<App>>,
 }
@@ -75,6 +82,8 @@ impl Reporter {
             hop_begun: now,
             otherwise: false,
             record: None,
+            cause: None,
+            erased: app.erasing.began(),
             app: Some(Arc::clone(app)),
         }
     }
@@ -82,6 +91,19 @@ impl Reporter {
     /// Ends the report of a request that gets only an answer of the proxy's own.
     pub fn refuse(mut self, status: StatusCode) {
         self.finish(Some(status));
+    }
+
+    /// Ends the report of a request that is answered with an error of the proxy's own.
+    pub fn fail(mut self, error: &ProxyError) {
+        self.cause().stopped(error);
+        self.finish(Some(error.status()));
+    }
+
+    /// What is known of why the request fails, for whoever knows more.
+    pub(super) fn cause(&mut self) -> &mut FailureCause {
+        let shown = self.app.as_ref().map(|app| app.serving.shown);
+        self.cause
+            .get_or_insert_with(|| Box::new(FailureCause::new(shown.unwrap_or_default())))
     }
 
     /// Notes that a stage failed, so that the client's own bytes are sent.
@@ -297,6 +319,7 @@ impl Reporter {
     pub(super) fn unshortened(&mut self, status: StatusCode) {
         self.ledger.own();
         self.ledger.answered(status.is_success());
+        self.went_on(status);
         let Some(context) = self.report.context else {
             return;
         };
@@ -309,11 +332,19 @@ impl Reporter {
     /// Notes that the upstream answered.
     pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.ledger.answered(status.is_success());
+        self.went_on(status);
         let waited = self.hop_begun.elapsed();
         if let Some(hop) = self.report.hops.last_mut() {
             hop.status = Some(status);
             hop.first_byte.get_or_insert(waited);
             hop.request_id = request_id(headers);
+        }
+    }
+
+    /// What an accepted call takes the place of failed no more.
+    fn went_on(&mut self, status: StatusCode) {
+        if status.is_success() {
+            self.cause = None;
         }
     }
 
@@ -377,6 +408,9 @@ impl Reporter {
     }
 
     fn hop_ended(&mut self, answer: &Answer) {
+        if let Some(error) = &answer.error {
+            self.cause().refused(error);
+        }
         // The first call is the one that the cache's figures are of.
         if self.report.hops.len() == 1 {
             self.report.cache.said.clone_from(&answer.diagnosis);
@@ -519,7 +553,10 @@ impl Reporter {
         crate::record::finish(&app.metrics, &self.report);
         let recorded = self.record.take().map(|record| *record);
         let cost = self.cost().filter(|_| self.report.ledger.is_some());
-        app.live.turn(&self.report, recorded, cost.as_ref());
+        let row = recorded.as_ref().map(|recorded| recorded.row.as_str());
+        let failure = Failure::of(&self.report, self.cause.take(), row);
+        let failed = failure.map(|failure| failures::keep(&app, failure, self.erased));
+        app.live.turn(&self.report, recorded, cost.as_ref(), failed);
     }
 }
 
@@ -529,7 +566,7 @@ const REQUEST_IDS: [&str; 3] = ["x-request-id", "request-id", "apim-request-id"]
 const REQUEST_ID_BYTES: usize = 128;
 
 /// The upstream's id of a request.
-fn request_id(headers: &HeaderMap) -> Option<String> {
+pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let mut found = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
     let id = found.next()?.to_str().ok()?;
     (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then(|| id.to_owned())

@@ -11,6 +11,7 @@ use plimsoll_wire::Purpose;
 
 use super::app::App;
 use super::error::ProxyError;
+use super::failures::pass_refusal;
 use super::incoming::{Because, Incoming, Served};
 use super::managed_turn::ManagedTurn;
 use super::send::{HopAnswer, is_refusal, is_too_long, refusal_body, send, send_another_view};
@@ -188,6 +189,12 @@ async fn serve_own(
     turn.reporter.unshortened(response.status());
     let stage = HeaderValue::from_static(stage.name());
     response.headers_mut().insert(FAIL_OPEN, stage);
+    if !response.status().is_success() {
+        turn.reporter
+            .cause()
+            .passed(response.status(), response.headers());
+        return Ok(pass_refusal(response, turn.reporter));
+    }
     turn.reporter.finish(Some(response.status()));
     Ok(response)
 }

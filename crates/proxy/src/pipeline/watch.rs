@@ -18,6 +18,7 @@ use plimsoll_wire::stream::unary::TurnEnd;
 
 use super::app::App;
 use super::error::ProxyError;
+use super::failures::pass_refusal;
 use super::forward::pass_on;
 use super::listen::{AnswerEnd, AnswerReader, HeardBody, Listener};
 use super::managed_turn::ManagedTurn;
@@ -46,8 +47,7 @@ pub(super) async fn forward(
     let told = turn.reporter.headers();
     response.headers_mut().extend(told);
     if !status.is_success() {
-        turn.reporter.finish(Some(status));
-        return Ok(response);
+        return Ok(pass_refusal(response, turn.reporter));
     }
     let (head, body) = response.into_parts();
     // The model was offered no hidden tools, so its answer hides nothing.

@@ -31,6 +31,7 @@ impl Driver {
     pub(super) async fn refused(&mut self, (head, body): Refusal) {
         let mut headers = head.headers;
         upstream::to_client(&mut headers);
+        self.turn.reporter.cause().refused(&body);
         if let Err(body) = self.answer_unless_begun(head.status, headers, body) {
             let cause = format!("a later hop was answered {}", head.status);
             if may_pass(head.status) {
@@ -51,6 +52,7 @@ impl Driver {
     /// Ends the answer with what the hops before have said, as if the model had ended it there.
     async fn end_here(&mut self, cause: &str) {
         tracing::warn!(cause, "an answer ends with what was said so far");
+        self.turn.reporter.cause().because(cause);
         self.turn.reporter.aborted(AbortSide::Upstream);
         let end = at_hop_cap(&self.answers);
         self.turn.branch.learn().await;
@@ -83,6 +85,7 @@ impl Driver {
 
     /// Does the same with an error of the proxy's own.
     fn answer_with_error(&mut self, cause: &str) -> Result<(), Bytes> {
+        self.turn.reporter.cause().because(cause);
         if self.client.begin.is_some() {
             tracing::warn!(cause, "a stream broke before it began");
             self.turn.reporter.aborted(AbortSide::Upstream);
@@ -180,6 +183,7 @@ impl Driver {
     /// Ends the turn because the next hop can't be sent. A client that has seen nothing yet is
     /// answered as in an unstreamed turn. Otherwise it gets an error event.
     pub(super) async fn stop(&mut self, error: ProxyError) {
+        self.turn.reporter.cause().stopped(&error);
         let Some(begin) = self.client.begin.take() else {
             let body = error.body(self.turn.state.request.dialect);
             return self.tell(&body, &error.to_string()).await;
@@ -200,6 +204,7 @@ impl Driver {
     /// Ends a turn that failed. Records what was sent to the client.
     fn lost(&mut self, cause: &str) {
         tracing::warn!(cause, "a stream broke");
+        self.turn.reporter.cause().because(cause);
         self.turn.reporter.aborted(AbortSide::Upstream);
         self.keep();
         self.close_report();
