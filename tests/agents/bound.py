@@ -2,7 +2,7 @@
 valid, in what words one is refused that is not, and what the next one is bound to.
 
 It keeps nothing between requests, since a signature holds all that is needed to judge it. It knows
-nothing of the proxy. What the vendor compares is told in docs/providers.md.
+nothing of the proxy. What the vendor compares is told in docs/build/providers.md.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Takes the pictures of `docs/console.md`: `python pictures.py DIRECTORY`.
+"""Takes the pictures of `docs/use/console.md`: `python pictures.py DIRECTORY`.
 
 The page shows recorded sessions from the fake server. Each picture is of a step of the walk that the page
 describes, or of a view. Writes PNGs of 256 colours; owns no test.

@@ -1,4 +1,4 @@
-"""The walk of `docs/console.md`, click for click: why a file's content left the view, getting it back, and a
+"""The walk of `docs/use/console.md`, click for click: why a file's content left the view, getting it back, and a
 fork from before a wrong turn. What it prints is how long a hand that knows the way takes."""
 
 import json

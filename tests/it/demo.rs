@@ -1,11 +1,14 @@
 //! `plimsoll demo` as a newcomer runs it, but without a terminal: it ends by itself, says that the
-//! line was held. The README's figures and pictures are held to that run, and drawn from it.
+//! line was held. The figures and pictures of the README and of the measured runs are held to that run, and drawn from it.
 
 mod curve;
 mod figures;
 mod turns;
 
 use std::process::{Command, Output};
+
+/// The page that has the demo's figures in full.
+const MEASURED: &str = "docs/evidence/measured.md";
 
 fn demo(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -23,10 +26,10 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(root.join(name)).unwrap()
 }
 
-/// The README's table says what the demo measures, and its pictures are of such a run.
-fn readme(text: &str, pictures: [&str; 2]) {
-    let readme = file("README.md");
-    let rows = readme
+/// The table of the measured runs says what the demo measures, and the pictures are of such a run.
+fn hold_table(text: &str, pictures: [&str; 2]) {
+    let page = file(MEASURED);
+    let rows = page
         .lines()
         .skip_while(|line| *line != "| | sent whole | with plimsoll |");
     let mut told = 0;
@@ -41,7 +44,7 @@ fn readme(text: &str, pictures: [&str; 2]) {
         let expect = format!("{} {}", cells[1], cells[2]);
         assert!(
             figures.starts_with(&expect),
-            "README has {expect}, the demo {figures}"
+            "{MEASURED} has {expect}, the demo {figures}"
         );
         told += 1;
     }
@@ -58,11 +61,16 @@ fn readme(text: &str, pictures: [&str; 2]) {
     }
 }
 
-/// The README without its line breaks, up to where using it begins.
+/// A page without its line breaks.
+fn joined(name: &str) -> String {
+    let page = file(name);
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The README without its line breaks, up to the table of agents.
 fn opening() -> String {
-    let readme = file("README.md");
-    let (opening, _) = readme.split_once("## Pointing an agent at it").unwrap();
-    opening.split_whitespace().collect::<Vec<_>>().join(" ")
+    let readme = joined("README.md");
+    readme.split_once("## Works with").unwrap().0.to_owned()
 }
 
 /// The whole per cent that the demo says were saved.
@@ -73,15 +81,25 @@ fn saved(text: &str) -> String {
     format!("{whole} %")
 }
 
-/// The sentences of the README that hold figures of this run, made from its output.
-fn sentences(text: &str, [picture, curve]: [&str; 2]) -> Vec<String> {
+/// The whole per cent of what calls needed of evicted work and was in view.
+fn in_view(text: &str) -> String {
+    let number = |text: &str| text.replace(',', "").parse::<usize>().unwrap();
+    let (_, after) = text.split_once("  Of ").unwrap();
+    let (needed, after) = after.split_once(" uses of names").unwrap();
+    let (_, after) = after.split_once("evicted work, ").unwrap();
+    let (held, _) = after.split_once(" found").unwrap();
+    format!("{} %", number(held) * 100 / number(needed))
+}
+
+/// What the README, and the page of measured runs, say of this run, made from its output.
+fn sentences(text: &str, [picture, curve]: [&str; 2]) -> [Vec<String>; 2] {
     let label = |picture: &str, part: &str| {
         let line = picture.lines().find(|line| line.contains(part));
         let line = line.unwrap_or_else(|| panic!("no {part:?} in the picture"));
         let (label, _) = line.rsplit_once("</text>").unwrap();
         label.rsplit_once('>').unwrap().1.to_owned()
     };
-    let saved = saved(text);
+    let (saved, in_view) = (saved(text), in_view(text));
     let worst = label(curve, " % at ").replace('-', "");
     let worst = format!("{} %", worst.split_once('.').unwrap().0);
     let pays = label(curve, "pays from");
@@ -92,45 +110,38 @@ fn sentences(text: &str, [picture, curve]: [&str; 2]) -> Vec<String> {
     let (seen, sent) = largest.split_once(" → ").unwrap();
     assert!(sent.starts_with("39."), "{sent}");
     let (whole, managed) = row(text, "requests");
-    vec![
-        format!("and {saved} less at 40,000, which the pictures show"),
-        format!(
-            "at 40,000 this one cost up to {worst} more than without Plimsoll until it was {pays} long"
-        ),
+    let readme = vec![
         format!(
             "What the agent sees grows to {seen} tokens; what the model is sent stays under 40k"
         ),
+        format!("| this session, at 40,000 | {saved} less | {in_view} |"),
+        format!("not below {pays}: at 40,000, this one cost up to {worst} more until then"),
+    ];
+    let page = vec![
         format!(
             "This session costs up to {worst} more at first, pays from {pays} on, and saves {saved} in the end"
         ),
-        format!(
-            "of {whole} turns goes through the real proxy over HTTP, at a budget of 40,000 tokens"
-        ),
+        format!("of {whole} turns through the real proxy over HTTP, at a budget of 40,000 tokens"),
         format!("The saving of {saved} is net."),
-        format!("of the {} extra requests", managed - whole),
-    ]
+        format!("the {} extra requests", managed - whole),
+    ];
+    [readme, page]
 }
 
-/// The opening without its table, and without figures that are typed or named, or of another run.
+/// The opening without figures that are typed or named, or of another run.
 fn typed(opening: &str) -> String {
     let mut text = opening.to_owned();
     for named in [
-        "x86-64",
         "Rust 1.95",
-        "exits with 1",
-        "GPT-5's",
-        "`plimsoll demo --budget 80000` saves 16 %",
-        "costs 16 % less at the default budget of 80,000 tokens",
+        "| a short one, which never reaches the budget | 0.7 % more | 100 % |",
     ] {
         assert!(text.contains(named), "the README no longer says {named:?}");
         text = text.replace(named, "");
     }
-    // How long the first two commands compile was measured once, and no test measures it again.
+    // How long the first two commands take was measured once, and no test measures it again.
     text = without(&text, "compiles for ", " on two cores");
     text = without(&text, "The second takes ", " on two cores");
-    let (before, table) = text.split_once("| | sent whole").unwrap();
-    let (_, after) = table.rsplit_once(" | ").unwrap();
-    format!("{before}{after}")
+    without(&text, "at the default budget of ", " % |")
 }
 
 /// A text without the few words that stand between two others.
@@ -141,17 +152,24 @@ fn without(text: &str, from: &str, to: &str) -> String {
     format!("{before}{after}")
 }
 
-/// Every figure of the README's opening is one that this run measured, and the table's are held
-/// row by row.
+/// Every figure of the README's opening is one that this run measured, and so are those of the page of measured
+/// runs that are made from one.
 fn hold_figures(text: &str, pictures: [&str; 2]) {
-    let opening = opening();
+    let (opening, page) = (opening(), joined(MEASURED));
     let mut rest = typed(&opening);
-    for sentence in sentences(text, pictures) {
+    let [readme, measured] = sentences(text, pictures);
+    for sentence in readme {
         assert!(
             opening.contains(&sentence),
             "the README does not say: {sentence}"
         );
         rest = rest.replace(&sentence, "");
+    }
+    for sentence in measured {
+        assert!(
+            page.contains(&sentence),
+            "{MEASURED} does not say: {sentence}"
+        );
     }
     let left = rest.find(|c: char| c.is_ascii_digit());
     let left = left.map(|at| rest[at..].chars().take(60).collect::<String>());
@@ -201,7 +219,7 @@ fn the_demo_holds_the_line_and_says_so() {
         curve.contains("pays from"),
         "the losing side is shown: {curve}"
     );
-    readme(&text, [&picture, &curve]);
+    hold_table(&text, [&picture, &curve]);
     hold_figures(&text, [&picture, &curve]);
     let arrows = measured.samples.iter().filter(|sample| sample.passed);
     assert_eq!(picture.matches("l5 9h-10z").count(), arrows.count());
@@ -228,14 +246,14 @@ fn the_readme_says_what_a_larger_budget_saves() {
     assert!(output.status.success(), "{text}");
     let defaults = file("config/plimsoll.toml");
     assert!(defaults.contains("\ntokens = 80000\n"), "the default");
-    let (opening, saved) = (opening(), saved(&text));
-    for sentence in [
-        format!("costs {saved} less at the default budget of 80,000 tokens"),
-        format!("`plimsoll demo --budget 80000` saves {saved}"),
-    ] {
-        assert!(
-            opening.contains(&sentence),
-            "the README does not say: {sentence}"
-        );
-    }
+    let (saved, in_view) = (saved(&text), in_view(&text));
+    let row = format!(
+        "| this session, at the default budget of 80,000 tokens | {saved} less | {in_view} |"
+    );
+    assert!(opening().contains(&row), "the README does not say: {row}");
+    let sentence = format!("`plimsoll demo --budget 80000` saves {saved}");
+    assert!(
+        joined(MEASURED).contains(&sentence),
+        "{MEASURED} does not say: {sentence}"
+    );
 }

@@ -116,4 +116,5 @@ mod verdict;
 mod wholes;
 mod windows;
 mod wire;
+mod words;
 mod written_calls;

@@ -34,7 +34,7 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// All of them, in the order of docs/agents.md.
+    /// All of them, in the order of docs/use/agents.md.
     pub const ALL: [Self; 6] = [
         Self::Opencode,
         Self::Codex,

@@ -1,5 +1,5 @@
 //! The order of eviction, as data: what a pass of each policy takes first, what next, and what last. Who wants another
-//! order changes a row here; `run` takes the steps, and `docs/order.md` is printed from them. Never takes one.
+//! order changes a row here; `run` takes the steps, and `docs/build/order.md` is printed from them. Never takes one.
 
 use super::ask::{Level, Policy};
 use super::protect::Rules;

@@ -1,5 +1,5 @@
 //! The published order: Algorithm 1 of paper 000 (§4.4), line by line, each with its number.
-//! `docs/papers.md` says what we add. The order has its levels. Never evicts anything of an open episode, of the
+//! `docs/evidence/papers.md` says what we add. The order has its levels. Never evicts anything of an open episode, of the
 //! prologue, or of exploration that an act in view depends on.
 
 use plimsoll_model::{ItemKind, ToolClass};

@@ -12,32 +12,36 @@ What a pass takes first, what next, and what last. Each row is a step of a table
 step is over as soon as the view has come down to its size, and the pass goes on to the next. Another order is another row there. A
 new kind of step is a variant of `Takes`, an arm of `act` in `crates/core/src/policy/run.rs` that calls what does it, and that function.
 
-Which policies run, and when, the ladder says ([`policies.md`](policies.md#several-policies-over-one-view)). Policies for new results
+Which policies run, and when, the ladder says ([`policies.md`](../evidence/policies.md#several-policies-over-one-view)). Policies for new results
 (`repeat`, `admit`, `loop-guard`) take nothing in passes, and `keep` only says what is of the tier `kept`. What an operator names
 goes before all of this (`crates/core/src/policy/asked.rs`).
 ";
 
 fn page_path() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/order.md")
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/build/order.md")
 }
 
 /// The page as the tables make it.
 fn page() -> String {
     let mut page = PAGE_HEAD.to_owned();
+    let mut compared = String::new();
     // The default first.
     for policy in Policy::ALL.into_iter().rev() {
         let table = Table::of(policy);
-        if table.rounds[0].takes == Takes::Steps(&[]) {
+        if let (Rules::Off, Takes::Steps(steps)) = (table.rules, table.rounds[0].takes) {
+            row(&mut compared, policy, table.tail, steps);
             continue;
         }
         let (name, tail) = (policy.name(), of_tail(table.tail));
-        let _ = write!(page, "\n## `{name}`\n\nAt the tail {tail} recent.\n\n");
+        let _ = write!(page, "\n## `{name}`\n\nAt the tail {tail} are recent.\n\n");
         page.push_str(
             "| | tier | takes | down to | if | again while |\n|---|---|---|---|---|---|\n",
         );
         let steps: Vec<Step> = table.rounds.iter().chain(table.last).copied().collect();
         rows(&mut page, &mut Vec::new(), "", &steps);
     }
+    page.push_str(COMPARED_HEAD);
+    page.push_str(&compared);
     page.push_str(TIERS_HEAD);
     words(
         &mut page,
@@ -96,6 +100,28 @@ fn rows(page: &mut String, seen: &mut Vec<(&'static [Step], String)>, above: &st
     }
 }
 
+const COMPARED_HEAD: &str = "
+## For comparison
+
+These take their steps while the view is above the ceiling, and once more for what the tail or somebody's wish protected.
+
+| policy | recent at the tail | takes, down to |
+|---|---|---|
+";
+
+/// Writes a policy for comparison, if it takes anything: all of these share the frame that `Table::baseline` gives.
+fn row(page: &mut String, policy: Policy, tail: Tail, steps: &[Step]) {
+    let tail = of_tail(tail);
+    let steps = steps.iter().map(|step| {
+        let until = of_until(step.until).0;
+        format!("{} (`{until}`)", of_takes(step.takes))
+    });
+    let steps = steps.collect::<Vec<_>>().join("; then ");
+    if !steps.is_empty() {
+        let _ = writeln!(page, "| `{}` | {tail} | {steps} |", policy.name());
+    }
+}
+
 const TIERS_HEAD: &str = "
 ## Tiers
 
@@ -141,9 +167,9 @@ fn of_tier(tier: Tier) -> &'static str {
 
 fn of_tail(tail: Tail) -> &'static str {
     match tail {
-        Tail::Recent => "`protect_recent` tokens are",
-        Tail::Verbatim => "8,000 tokens, or a quarter of a small budget, are",
-        Tail::None => "nothing is",
+        Tail::Recent => "`protect_recent` tokens",
+        Tail::Verbatim => "8,000 tokens, or a quarter of a small ceiling",
+        Tail::None => "nothing",
     }
 }
 
@@ -258,6 +284,6 @@ fn the_page_of_the_order_says_what_there_is() {
     let written = std::fs::read_to_string(page_path()).unwrap_or_default();
     assert_eq!(
         written, page,
-        "docs/order.md is not of these tables; its second line says how to write it"
+        "docs/build/order.md is not of these tables; its second line says how to write it"
     );
 }

@@ -38,16 +38,16 @@ const PAGE_HEAD: &str = "# Metrics
 
 <!-- Written by a test from crates/proxy/src/record/metrics: `PLIMSOLL_WRITE_DOCS=1 cargo test -p plimsoll-proxy metrics`. -->
 
-All names begin with `plimsoll_`. What to look at, and what is good, stands in [`ops.md`](ops.md#what-to-watch). On Linux those of the
+All names begin with `plimsoll_`. What to look at, and what is good, stands in [`runbook.md`](runbook.md#what-to-watch). On Linux those of the
 process stand beside them under the names that all programs use (`process_resident_memory_bytes` and six more). An open label has no
-list of words that is known beforehand. The label `arm` is there while sessions are [split](ops.md#which-of-two-settings-is-better).
+list of words that is known beforehand. The label `arm` is there while sessions are [split](start.md#which-of-two-settings-is-better).
 
 | metric | type | labels | what it counts |
 |---|---|---|---|
 ";
 
 fn page_path() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md")
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/metrics.md")
 }
 
 /// The page as the table of metrics makes it.
@@ -169,7 +169,7 @@ fn the_page_of_metrics_says_what_there_is() {
     let written = std::fs::read_to_string(page_path()).unwrap_or_default();
     assert_eq!(
         written, page,
-        "docs/metrics.md is not of this table; its second line says how to write it"
+        "docs/run/metrics.md is not of this table; its second line says how to write it"
     );
 }
 

@@ -1,5 +1,5 @@
 //! The metrics that finished turns move, one row each: name, help, label, and what of a turn moves it. To add one, add a
-//! row; `docs/metrics.md` follows from this table, as a test shows. Never observes anything else. A label from a closed
+//! row; `docs/run/metrics.md` follows from this table, as a test shows. Never observes anything else. A label from a closed
 //! set is a type here, so that all its series stand at zero from the start. Only statuses, methods and names of models
 //! are open.
 
