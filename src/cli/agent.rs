@@ -3,6 +3,7 @@
 //! agent, nor of the directory in which it works.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use plimsoll_ingress::Server;
 use plimsoll_proxy::pipeline::App;
-use plimsoll_store::StoreError;
+use plimsoll_store::{StoreError, make_data_directory};
 use tokio::process::Child;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
@@ -23,10 +24,13 @@ use super::pages;
 use super::serve;
 use super::signals::{self, ReceivedSignal};
 use super::state::{self, DataPool};
-use crate::config::{Backend, Config, Flags, StoreSection, duration, unread};
+use crate::config::{Backend, Config, Flags, duration, unread};
 
 /// What a shell adds to the number of a signal that ended a process.
 const SIGNALLED: i32 = 128;
+/// The exit codes of a shell for a program that it can't start, and for one that is not there.
+const NOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
 /// The variable that names the upstream.
 const UPSTREAM: &str = "PLIMSOLL__UPSTREAM__BASE_URL";
 
@@ -76,7 +80,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let chosen = config.is_some() || variables.any(|(name, _)| name == UPSTREAM);
     let environment = Environment::process();
     let own = || (!chosen).then(|| launch::upstream(program, rest, &environment))?;
-    let pool = DataPool::of(|name| std::env::var_os(name).map(Into::into));
+    let pool = DataPool::of(&environment);
     let flags = Flags {
         config,
         fallback_data: pool.as_ref().map(|pool| pool.path().to_owned()),
@@ -88,9 +92,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         log: Some(log.unwrap_or_else(|| "error".to_owned())),
     };
     pages::huge(false);
-    let named = flags.data.is_some();
     let mut config = Config::load(&flags, serve::variables())?;
-    if pool.is_none() && !named && config.store.path == StoreSection::default().path {
+    if config.store.backend == Backend::Sled && config.store.path.as_os_str().is_empty() {
         // Nothing says where the user's state is kept, and the agent's working directory is not the
         // place for it.
         config.store.backend = Backend::Memory;
@@ -143,8 +146,10 @@ async fn beside(
     pages::huge(true);
     let child = launch.command.spawn();
     pages::huge(false);
-    let child = child.with_context(|| format!("can't run {}", program.display()))?;
-    let ended = wait(child, &mut heard, grace).await;
+    let ended = match child {
+        Ok(child) => wait(child, &mut heard, grace).await,
+        Err(error) => Ok(not_run(program, &error)),
+    };
     stop.cancel();
     tokio::select! {
         served = serving => drop(served.context("the server ended")?),
@@ -168,7 +173,7 @@ async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Se
     let mut why = "all its data directories are in use".to_owned();
     for place in pool.places(&from) {
         config.store.path.clone_from(&place);
-        let started = match state::make(&place) {
+        let started = match make_data_directory(&place) {
             Ok(()) => serve::start(config.clone()).await,
             Err(error) => Err(error.into()),
         };
@@ -196,6 +201,19 @@ async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Se
 
 fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::Locked { .. }))
+}
+
+/// Says why an agent did not start, and gives the exit code of a shell for that.
+fn not_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
+    let (code, why) = match error.kind() {
+        ErrorKind::NotFound => (
+            NOT_FOUND,
+            "there is no such program; is it installed, and on the search path?".to_owned(),
+        ),
+        _ => (NOT_RUN, error.to_string()),
+    };
+    say(&format!("plimsoll: can't run {}: {why}", program.display()));
+    ExitCode::from(code)
 }
 
 /// Waits for the agent and passes signals on to it. After the first signal that asks for an end,

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use plimsoll_console::inspect::{Archive, Branch, date, export};
-use plimsoll_store::{Store, StoreError};
+use plimsoll_store::{Store, StoreError, holder};
 
+use super::agents::Environment;
 use super::health::AdminPort;
-use super::{output, serve, sessions, wire};
+use super::{output, serve, sessions, state, wire};
 use crate::config::{Backend, Config, Flags};
 
 /// Lists the sessions that a server has recorded, or writes one as JSONL. `plimsoll replay` reads
@@ -48,11 +49,12 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let flags = Flags {
         config: args.config.clone(),
         data: args.data.clone(),
+        fallback_data: Some(state::of_server(&Environment::process())),
         ..Flags::default()
     };
     let shown = match (&args.admin, &args.session) {
         (Some(_), Some(name)) => ask(args, name)?,
-        _ => read(&flags, args.session.as_deref())?,
+        _ => read(&flags, args)?,
     };
     match &args.out {
         Some(file) => output::write_recorded(file, &shown.text)?,
@@ -97,13 +99,18 @@ fn ask(args: &ExportArgs, name: &str) -> anyhow::Result<ExportOutput> {
 }
 
 /// What a data directory holds.
-fn read(flags: &Flags, session: Option<&str>) -> anyhow::Result<ExportOutput> {
+/// What a stopped server's directory has of a session, or which sessions it has.
+fn read(flags: &Flags, args: &ExportArgs) -> anyhow::Result<ExportOutput> {
     let config = Config::load(flags, serve::variables())?;
     let store = open(&config)?;
-    let shown = show(&store, session);
+    let shown = show(&store, args.session.as_deref());
     // What was read is complete, however the directory is closed. The next start checks it.
     let _closed = store.close();
-    shown
+    let mut shown = shown?;
+    if args.list && config.store.backend == Backend::Sled {
+        shown.notes.extend(others(&config.store.path));
+    }
+    Ok(shown)
 }
 
 fn open(config: &Config) -> anyhow::Result<Store> {
@@ -118,9 +125,10 @@ fn open(config: &Config) -> anyhow::Result<Store> {
     }
     match Store::open(&wire::unswept(&wire::store_config(config))) {
         Ok(opened) => Ok(opened.store),
-        Err(StoreError::Locked { .. }) => anyhow::bail!(
-            "{} is in use by a running server: ask it with --admin {}, or stop it first",
+        Err(StoreError::Locked { pid, .. }) => anyhow::bail!(
+            "{} is in use by {}: ask it with --admin {}, or stop it first",
             directory.display(),
+            holder(pid),
             config.server.admin,
         ),
         Err(error) => Err(error).context("can't open the store"),
@@ -130,12 +138,24 @@ fn open(config: &Config) -> anyhow::Result<Store> {
 /// Makes sure that a server has stored something in a directory. Opening the store would make one.
 pub(super) fn ensure_holds_a_store(directory: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
-        // A snapshot has the archive alone until it is opened.
-        directory.join("sled").is_dir() || directory.join("archive").is_file(),
-        "{} holds no recorded sessions: name the data directory of a server",
+        state::holds_a_store(directory),
+        "{} holds no recorded sessions: name the data directory of a server by --data{}",
         directory.display(),
+        others(directory).map_or(String::new(), |others| format!("; {others}")),
     );
     Ok(())
+}
+
+/// Words for the stores on this machine beside one. `None` if there are none.
+pub(super) fn others(directory: &Path) -> Option<String> {
+    let own = std::path::absolute(directory).ok();
+    let mut known = state::known(&Environment::process());
+    known.retain(|place| Some(place) != own.as_ref());
+    let names: Vec<_> = known
+        .iter()
+        .map(|place| place.display().to_string())
+        .collect();
+    (!names.is_empty()).then(|| format!("stores that are here: {}", names.join(", ")))
 }
 
 fn show(store: &Store, session: Option<&str>) -> anyhow::Result<ExportOutput> {

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use http::Method;
 use plimsoll_ingress::AdminToken;
@@ -58,15 +57,22 @@ pub fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (status, text) = runtime
-        .block_on(ask(&url))
-        .with_context(|| format!("{url} does not answer"))?;
+    let answer = runtime.block_on(ask(&url));
+    // What the system says of the connection tells nobody more.
+    let (status, text) = answer.map_err(|_| silent(&url))?;
     write!(std::io::stdout().lock(), "{text}")?;
     Ok(if status.is_success() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Says of a server that does not answer what to do.
+pub(super) fn silent(url: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{url} does not answer: start `plimsoll serve`, or give the admin address of a server by --admin (`plimsoll run` says its own: that of its console)"
+    )
 }
 
 /// Where this machine reaches the admin listener of a process, and what that demands.

@@ -14,12 +14,12 @@ pub fn is_heard(log: &LogSection) -> bool {
     log.format == LogFormat::Text && std::io::stderr().is_terminal()
 }
 
-/// Says where a server is.
-pub fn serving(listen: SocketAddr, admin: SocketAddr) {
-    say(&lines(listen, admin));
+/// Says where a server is, and its store.
+pub fn serving(listen: SocketAddr, admin: SocketAddr, store: &str) {
+    say(&lines(listen, admin, store));
 }
 
-fn lines(listen: SocketAddr, admin: SocketAddr) -> String {
+fn lines(listen: SocketAddr, admin: SocketAddr, store: &str) -> String {
     let base = url(listen);
     let proxy = if base == PROXY {
         String::new()
@@ -29,7 +29,7 @@ fn lines(listen: SocketAddr, admin: SocketAddr) -> String {
     let agents: Vec<_> = Agent::ALL.iter().map(|agent| agent.program()).collect();
     format!(
         "agents:   plimsoll setup AGENT{proxy}    ({})\n          or set their base URL to {base}/v1 (Anthropic's clients: {base})\n\
-         metrics:  {}/metrics\nstop:     ctrl-c",
+         metrics:  {}/metrics\nstore:    {store}\nstop:     ctrl-c",
         agents.join(", "),
         url(admin)
     )
@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn addresses_are_those_that_this_machine_can_use() {
         let at = |text: &str| text.parse().unwrap();
-        let said = lines(at("127.0.0.1:8787"), at("0.0.0.0:9187"));
+        let said = lines(at("127.0.0.1:8787"), at("0.0.0.0:9187"), "memory");
         assert!(said.contains("plimsoll setup AGENT  "), "{said}");
         assert!(said.contains("http://127.0.0.1:9187/metrics"), "{said}");
-        let said = lines(at("[::]:1"), at("127.0.0.1:2"));
+        let said = lines(at("[::]:1"), at("127.0.0.1:2"), "/s");
         assert!(said.contains("--proxy http://[::1]:1 "), "{said}");
     }
 }

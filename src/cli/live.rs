@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use http::Method;
 use serde_json::Value;
 
-use super::health::AdminPort;
+use super::health::{AdminPort, silent};
 
 /// What the process at an admin address answers.
 ///
@@ -25,9 +25,7 @@ pub(super) fn ask(
     let body = body.map(Value::to_string);
     let (status, text) = runtime
         .block_on(sent(&port, method, path, body))
-        .with_context(|| {
-            format!("{url} does not answer: give the admin address of the process that serves")
-        })?;
+        .map_err(|_| silent(&url))?;
     let answer: Value = serde_json::from_str(&text)
         .with_context(|| format!("{url} is no admin port of plimsoll: it answered {status}"))?;
     if status.is_success() {

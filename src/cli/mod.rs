@@ -10,6 +10,7 @@ mod erase;
 mod export;
 mod health;
 mod hello;
+mod help;
 mod init;
 mod lab;
 mod lines;
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
+pub use help::typed;
 pub use logs::say;
 
 /// The load line for an agent's context window: an OpenAI-compatible reverse proxy.
@@ -99,7 +101,7 @@ pub struct ServeArgs {
     /// The URL that /v1 stands for [default: the OpenAI API].
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Data directory [default: ./data].
+    /// Data directory [default: ./data if a store lies there, else ~/.local/state/plimsoll/serve].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
     /// The most tokens of a request, such as 60000 or 60k [default: 80000].
@@ -129,7 +131,7 @@ impl From<ServeArgs> for Flags {
             data,
             budget,
             log,
-            ..Self::default()
+            fallback_data: Some(state::of_server(&agents::Environment::process())),
         }
     }
 }

@@ -10,11 +10,12 @@ use anyhow::Context as _;
 use plimsoll_ingress::{Drained, Edge, Server, descriptors};
 use plimsoll_proxy::pipeline::App;
 use plimsoll_proxy::upstream::BaseUrl;
+use plimsoll_store::{StoreError, holder};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{hello, logs, pages, tenant_key, wire};
-use crate::config::{Config, Flags, is_ours, unread};
+use super::{hello, logs, pages, state, tenant_key, wire};
+use crate::config::{Backend, Config, Flags, StoreSection, is_ours, unread};
 
 /// How long streams that were cut may take to record what they sent.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
@@ -41,6 +42,11 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for note in unread(variables()) {
         tracing::warn!("{note}");
     }
+    if state::beside().is_some_and(|beside| beside == config.store.path) {
+        tracing::info!(
+            "the store in ./data is used, because one lies there; without it, servers keep theirs in ~/.local/state/plimsoll/serve"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -66,17 +72,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::spawn(watch_signals(signals()?, stop.clone()));
     let base_url = config.upstream.base_url.clone();
     let is_heard = hello::is_heard(&config.log);
-    let (server, app) = start(config).await?;
+    let store = place(&config.store);
+    let (server, app) = start(config).await.map_err(held_by_another)?;
     let console = format!("http://{}", server.admin_addr()?);
     tracing::info!(
         listen = %server.listen_addr()?,
         admin = %server.admin_addr()?,
         %console,
         upstream = base_url.as_str(),
+        store,
         "serving"
     );
     if is_heard {
-        hello::serving(server.listen_addr()?, server.admin_addr()?);
+        hello::serving(server.listen_addr()?, server.admin_addr()?, &store);
     }
     match server.run(stop).await {
         Drained::Finished => tracing::info!("stopped, all requests finished"),
@@ -85,6 +93,28 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
     }
     close(&app).await
+}
+
+/// Where a store is, for people.
+fn place(store: &StoreSection) -> String {
+    match store.backend {
+        Backend::Sled => store.path.display().to_string(),
+        Backend::Memory => "memory".to_owned(),
+        Backend::Redis => "redis".to_owned(),
+    }
+}
+
+/// Says of a store that another process holds what can be done about it.
+fn held_by_another(error: anyhow::Error) -> anyhow::Error {
+    let Some(StoreError::Locked { dir, pid }) = error.downcast_ref() else {
+        return error;
+    };
+    let stop = pid.map_or_else(String::new, |pid| format!(" (kill {pid})"));
+    anyhow::anyhow!(
+        "{} holds the store in {}: stop it{stop}, or start this one beside it: plimsoll serve --data DIRECTORY --listen 127.0.0.1:8788 --admin 127.0.0.1:9188",
+        holder(*pid),
+        dir.display(),
+    )
 }
 
 /// Wires the parts and listens.

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use http::Method;
 use serde_json::Value;
 
-use super::health::{AdminArgs, AdminPort};
+use super::health::{AdminArgs, AdminPort, silent};
 use super::output::{counted, harmless_word};
 
 /// How long the head of an answer is waited for.
@@ -116,11 +116,10 @@ async fn get(port: &AdminPort, path: &str) -> anyhow::Result<Value> {
 
 /// What the server answers, if it does not refuse.
 pub(super) async fn fetch(port: &AdminPort, path: &str) -> anyhow::Result<String> {
-    let (url, ask) = (port.url(path), port.request(Method::GET, path)?.send());
-    let answered = tokio::time::timeout(PATIENCE, ask).await;
-    let response = answered
-        .with_context(|| format!("{url} does not answer"))?
-        .with_context(|| format!("{url} does not answer; is `plimsoll serve` running?"))?;
+    let ask = port.request(Method::GET, path)?.send();
+    let answered = tokio::time::timeout(PATIENCE, ask).await.ok();
+    let response = answered.and_then(Result::ok);
+    let response = response.ok_or_else(|| silent(&port.url(path)))?;
     let status = response.status();
     let text = response.text().await?;
     if status.is_success() {

@@ -1,12 +1,14 @@
-//! Where `run` keeps its records: a few data directories below the user's state directory, one for
-//! each run at a time. Owns their places and their order. Never opens a store.
+//! Where `serve` and `run` keep their records if nothing names a place: in data directories below the
+//! user's state directory, one for the server and a few for runs, one for each run at a time. Owns these
+//! places and their order. Never opens a store.
 
 use std::cmp::Reverse;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use super::agents::Environment;
 
 /// How many runs can keep records at once.
 const MAX_RUNS: usize = 16;
@@ -20,12 +22,9 @@ pub struct DataPool(PathBuf);
 
 impl DataPool {
     /// The pool according to the environment: `$XDG_STATE_HOME/plimsoll/run`, or
-    /// `~/.local/state/plimsoll/run`. `None` if neither is known. A relative path does not count.
-    pub fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
-        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-        let state = absolute("XDG_STATE_HOME")
-            .or_else(|| Some(absolute("HOME")?.join(".local").join("state")))?;
-        Some(Self(state.join("plimsoll").join("run")))
+    /// `~/.local/state/plimsoll/run`. `None` if neither is known.
+    pub fn of(environment: &Environment) -> Option<Self> {
+        Some(Self(environment.state()?.join("run")))
     }
 
     /// The directory of the pool.
@@ -37,22 +36,47 @@ impl DataPool {
     /// from here come first, with the latest at the front, because an agent resumes a session where
     /// it had it. The others follow by number.
     pub fn places(&self, from: &Path) -> Vec<PathBuf> {
-        let mut places: Vec<_> = (1..=MAX_RUNS)
-            .map(|number| self.0.join(number.to_string()))
+        let mut places: Vec<_> = self
+            .numbered()
             .map(|place| (Reverse(last_used(&place, from)), place))
             .collect();
         // The sort is stable, and a directory that was never used from here counts as the oldest.
         places.sort_by_key(|(used, _)| *used);
         places.into_iter().map(|(_, place)| place).collect()
     }
+
+    fn numbered(&self) -> impl Iterator<Item = PathBuf> {
+        (1..=MAX_RUNS).map(|number| self.0.join(number.to_string()))
+    }
 }
 
-/// Makes a data directory that nobody else may read.
-///
-/// # Errors
-/// The system's error.
-pub fn make(place: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(place)
+/// The data directory of a server for which nothing names one: `./data` if a store lies there, as servers
+/// once kept it there, else `serve` beside the pool of runs. Where nothing says where state is kept, it is
+/// `./data` as well.
+pub fn of_server(environment: &Environment) -> PathBuf {
+    let state = || Some(environment.state()?.join("serve"));
+    beside().or_else(state).unwrap_or_else(|| "./data".into())
+}
+
+/// `./data`, written out, if a store lies there.
+pub fn beside() -> Option<PathBuf> {
+    let place = std::path::absolute("data").ok()?;
+    holds_a_store(&place).then_some(place)
+}
+
+/// The data directories of this user and of the working directory in which a store lies.
+pub fn known(environment: &Environment) -> Vec<PathBuf> {
+    let state = environment.state().map(|state| state.join("serve"));
+    let pool = DataPool::of(environment);
+    let runs = pool.iter().flat_map(DataPool::numbered);
+    let places = beside().into_iter().chain(state).chain(runs);
+    places.filter(|place| holds_a_store(place)).collect()
+}
+
+/// Whether a server or a run has stored something in a directory.
+pub fn holds_a_store(place: &Path) -> bool {
+    // A snapshot has the archive alone until it is opened.
+    place.join("sled").is_dir() || place.join("archive").is_file()
 }
 
 /// Notes that a data directory is used from a working directory.
@@ -62,7 +86,7 @@ pub fn make(place: &Path) -> io::Result<()> {
 pub fn note(place: &Path, from: &Path) -> io::Result<()> {
     let mark = mark(place, from);
     if let Some(directory) = mark.parent() {
-        make(directory)?;
+        fs::create_dir_all(directory)?;
     }
     File::create(mark)?.set_modified(SystemTime::now())
 }
@@ -85,10 +109,7 @@ mod tests {
     use super::*;
 
     fn pool(pairs: &[(&str, &str)]) -> Option<DataPool> {
-        DataPool::of(|name| {
-            let found = pairs.iter().find(|(named, _)| *named == name);
-            found.map(|(_, path)| PathBuf::from(path))
-        })
+        DataPool::of(&pairs.iter().copied().collect())
     }
 
     #[test]

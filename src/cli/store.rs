@@ -11,12 +11,13 @@ use http::Method;
 use plimsoll_console::inspect::date;
 use plimsoll_ingress::{ErasedCounts, erased, shown};
 use plimsoll_store::{
-    self, Backend, Copied, Snapshot, Store, StoreError, StoreSettings, is_redis_url,
+    self, Backend, Copied, Snapshot, Store, StoreError, StoreSettings, holder, is_redis_url,
 };
 use serde_json::{Value, json};
 
+use super::agents::Environment;
 use super::erase::from as erase_from;
-use super::{export, live, logs, output, serve, wire};
+use super::{export, live, logs, output, serve, state, wire};
 use crate::config::{Config, Flags, LogSection};
 
 /// Looks after a store.
@@ -128,6 +129,15 @@ fn stats(args: &PlaceArgs) -> anyhow::Result<ExitCode> {
     let count = |name: &str| number(name).unwrap_or_default();
     let time = |name: &str| number(name).map_or("-".to_owned(), date);
     let mut out = std::io::stdout().lock();
+    if args.admin.is_none() {
+        let settings = configured(args)?;
+        if settings.backend == Backend::Sled {
+            writeln!(out, "directory {}", settings.path.display())?;
+            if let Some(others) = export::others(&settings.path) {
+                logs::say(&others);
+            }
+        }
+    }
     writeln!(out, "sessions  {}", count("sessions"))?;
     writeln!(out, "oldest    {}", time("oldest"))?;
     writeln!(out, "newest    {}", time("newest"))?;
@@ -258,19 +268,25 @@ fn snapshot(args: &SnapshotArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The settings of the configured store.
+fn configured(args: &PlaceArgs) -> anyhow::Result<StoreSettings> {
+    let flags = Flags {
+        config: args.config.clone(),
+        data: args.data.clone(),
+        fallback_data: Some(state::of_server(&Environment::process())),
+        ..Flags::default()
+    };
+    let config = Config::load(&flags, serve::variables())?;
+    Ok(wire::store_config(&config))
+}
+
 /// Opens the configured store, works on it, and closes it.
 fn with<T>(
     args: &PlaceArgs,
     how: impl FnOnce(&StoreSettings) -> StoreSettings,
     work: impl FnOnce(&Store) -> T,
 ) -> anyhow::Result<T> {
-    let flags = Flags {
-        config: args.config.clone(),
-        data: args.data.clone(),
-        ..Flags::default()
-    };
-    let config = Config::load(&flags, serve::variables())?;
-    let settings = wire::store_config(&config);
+    let settings = configured(args)?;
     match settings.backend {
         Backend::Memory => anyhow::bail!("store.backend is \"memory\", which keeps nothing"),
         Backend::Sled => export::ensure_holds_a_store(&settings.path)?,
@@ -397,9 +413,10 @@ fn open(settings: &StoreSettings, name: &str) -> anyhow::Result<Store> {
         Backend::Redis | Backend::Memory => "the server",
     };
     let opened = Store::open(settings);
-    if let Err(StoreError::Locked { dir }) = &opened {
+    if let Err(StoreError::Locked { dir, pid }) = &opened {
         anyhow::bail!(
-            "another process holds the data directory {}: if it serves, let it do this by --admin ADDRESS, its admin port (--admin 127.0.0.1:9187 by default), or stop it first",
+            "{} holds the data directory {}: if it serves, let it do this by --admin ADDRESS, its admin port (--admin 127.0.0.1:9187 by default), or stop it first",
+            holder(*pid),
             dir.display()
         );
     }

@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use plimsoll_store::{Keepsake, is_of_disk};
+use plimsoll_store::{Keepsake, is_of_disk, make_data_directory};
 
 use crate::config::{Backend, StoreSection, TenantKey};
 
@@ -86,11 +85,7 @@ fn kept(directory: &Path) -> anyhow::Result<Vec<u8>> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(advice),
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .with_context(advice)?;
+    make_data_directory(directory).with_context(advice)?;
     let secret = fresh()?;
     // Temporary files have mode 600, and the file gets its name only after its content.
     let mut file = tempfile::NamedTempFile::new_in(directory).with_context(advice)?;

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::form::{Form, Written};
 use super::names;
-use super::problem::{Problem, SettingSource};
+use super::problem::{Problem, SettingSource, in_words};
 use super::readers::word;
 
 /// What was given under a key: itself, by one source after the other, and below it.
@@ -34,7 +34,7 @@ impl GivenValue {
         for reading in &self.readings {
             match reading.clone().try_into() {
                 Ok(value) => return Ok(value),
-                Err::<R, toml::de::Error>(error) => error.message().clone_into(&mut refusal),
+                Err::<R, toml::de::Error>(error) => refusal = in_words(error.message()),
             }
         }
         Err(refusal)

@@ -75,12 +75,6 @@ impl Layers {
             .put(&keys, SettingSource::Flag(flag), vec![value]);
     }
 
-    /// Sets what a setting is if no source names it.
-    pub fn fallback(&mut self, key: [&str; 2], value: Value) {
-        let keys = key.map(str::to_owned);
-        self.given.put(&keys, SettingSource::Default, vec![value]);
-    }
-
     /// Returns what was given, and what in the sources can't be read.
     #[must_use]
     pub(super) fn finish(self) -> (Given, Vec<Problem>) {

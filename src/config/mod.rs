@@ -51,7 +51,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--data`
     pub data: Option<String>,
-    /// The directory for data if no source names one. A command may have a default of its own.
+    /// The directory for data if no source names one.
     pub fallback_data: Option<PathBuf>,
     /// `--budget`, in tokens.
     pub budget: Option<String>,
@@ -69,9 +69,6 @@ impl Config {
         env: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
-        if let Some(path) = &flags.fallback_data {
-            layers.fallback(["store", "path"], path.to_string_lossy().as_ref().into());
-        }
         let path = flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
         if flags.config.is_some() || path.exists() {
             layers.file(path, &read(path)?);
@@ -79,7 +76,13 @@ impl Config {
         // The order of these lines is the order of precedence: what comes later wins.
         layers.env(env);
         lay_flags(&mut layers, flags);
-        Self::build(layers)
+        let mut config = Self::build(layers)?;
+        if let Some(path) = &flags.fallback_data
+            && config.store.path.as_os_str().is_empty()
+        {
+            config.store.path.clone_from(path);
+        }
+        Ok(config)
     }
 
     /// Reads one file over the defaults and nothing else, for `plimsoll check`.

@@ -1,5 +1,5 @@
-//! What is wrong with a configuration, and where. Owns how places are worded. Never decides what is
-//! valid.
+//! What is wrong with a configuration, and where. Owns how places and values of a wrong kind are worded.
+//! Never decides what is valid.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -57,6 +57,35 @@ pub enum ConfigError {
     /// One or more settings are wrong.
     #[error("{}", list(.0))]
     Invalid(Vec<Problem>),
+}
+
+/// What a reader says of a value of a wrong kind, without the names that the program has for kinds.
+pub(super) fn in_words(message: &str) -> String {
+    let heads = ["invalid type: ", "invalid value: "];
+    let wrong = heads.iter().find_map(|head| message.strip_prefix(head));
+    let Some((found, expected)) = wrong.and_then(|wrong| wrong.split_once(", expected ")) else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, not a negative one",
+        "f64" => "a number",
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a section",
+        other => other,
+    };
+    let value = found.find(['"', '`']).and_then(|at| found.get(at..));
+    let found = match (value, found) {
+        (Some(value), _) => value.trim_matches('`'),
+        (None, "map") => "a section",
+        (None, "sequence") => "a list",
+        (None, other) => other,
+    };
+    format!("must be {expected}, not {found}")
 }
 
 fn list(problems: &[Problem]) -> String {

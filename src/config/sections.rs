@@ -383,10 +383,7 @@ fn store(mut section: Section<'_>, store: &mut StoreSection) {
     ];
     section.word("backend", &mut store.backend, words);
     section.read("path", &mut store.path, |text: String| {
-        match text.is_empty() {
-            true => Err("must name a directory".to_owned()),
-            false => Ok(PathBuf::from(text)),
-        }
+        Ok(PathBuf::from(text))
     });
     section.read("url", &mut store.urls, server_urls);
     section.read("prefix", &mut store.prefix, key_prefix);

@@ -110,7 +110,7 @@ pub struct ProfileSection {
 pub struct StoreSection {
     /// The backend.
     pub backend: Backend,
-    /// The data directory.
+    /// The data directory. Empty if nothing names one, as long as no command has said where it is then.
     pub path: PathBuf,
     /// The URLs of the servers of a store that others share.
     pub urls: Vec<Secret>,
@@ -142,7 +142,7 @@ impl Default for StoreSection {
     fn default() -> Self {
         Self {
             backend: Backend::Sled,
-            path: PathBuf::from("./data"),
+            path: PathBuf::new(),
             urls: Vec::new(),
             prefix: "plimsoll".to_owned(),
             replicas: 0,

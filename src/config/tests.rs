@@ -119,7 +119,8 @@ fn a_value_of_the_wrong_kind_is_told_although_a_later_source_wins() {
         ("PLIMSOLL__BUDGET__POLICIES", "repeat+cwl"),
     ];
     let found = problems(text, &env);
-    let fits = found.len() == 1 && found[0].starts_with("2: `server.drain`: invalid type");
+    let fits = found.len() == 1
+        && found[0].starts_with("2: `server.drain`: must be a text in quotes, not 10");
     assert!(fits, "{found:?}");
     let one = |env: &[_]| with_file("[budget]\npolicy = \"cwl\"", Flags::default(), env);
     let ladder = |env: &[_]| one(env).unwrap().budget.ladder;
@@ -292,7 +293,7 @@ fn each_limit_refuses() {
         ("[server]\nhosts = [\"http://a\"]", "without a scheme"),
         ("[server]\norigins = [\"a.example\"]", "not an origin"),
         ("[server]\ndrain = \"10\"", "not a duration"),
-        ("[server]\ndrain = 10", "invalid type"),
+        ("[server]\ndrain = 10", "must be a text in quotes, not 10"),
         (
             "[server]\nadmin = \"127.0.0.1:8787\"",
             "must not be the address",
@@ -396,11 +397,14 @@ fn each_limit_refuses() {
         ("[tenant]\nkey = \"short\"", "at least 32"),
         ("[profiles.a]\ntokens = 1", "at least 4000"),
         ("[profiles.a]\nlisten = \"x\"", "unknown key"),
-        ("[store.path]\nx = 1", "invalid type"),
-        ("server = 3", "invalid type"),
-        ("profiles = 3", "invalid type"),
-        ("[profiles]\na = 3", "invalid type"),
-        ("[rungs]\ncwl = 3", "invalid type"),
+        (
+            "[store.path]\nx = 1",
+            "must be a text in quotes, not a section",
+        ),
+        ("server = 3", "must be a section, not 3"),
+        ("profiles = 3", "must be a section, not 3"),
+        ("[profiles]\na = 3", "must be a section, not 3"),
+        ("[rungs]\ncwl = 3", "must be a section, not 3"),
         ("nothing = 3", "unknown"),
         ("[sever]", "did you mean `server`"),
         ("[server\n", "expected"),

@@ -77,7 +77,7 @@ def test_each_agent_is_told_in_its_own_way(provider, tmp_path):
 
 def test_a_program_that_is_not_there_is_named(provider, tmp_path):
     done = run(provider, tmp_path, "no-such-agent")
-    assert done.returncode == 1 and "can't run no-such-agent" in done.stderr
+    assert done.returncode == 127 and "can't run no-such-agent" in done.stderr
 
 
 COUNTS = """

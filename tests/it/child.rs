@@ -36,6 +36,9 @@ impl Serving {
             .arg(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["serve", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0"])
             .arg(format!("--upstream=http://{upstream}/v1"))
+            // Its store is in the directory, and not where this user keeps state.
+            .env_remove("HOME")
+            .env_remove("XDG_STATE_HOME")
             .env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0")
             .envs(env.iter().copied())
             .stdin(Stdio::null())

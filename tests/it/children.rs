@@ -166,6 +166,35 @@ async fn a_child_of_a_child_names_that() {
     }
 }
 
+#[tokio::test]
+async fn a_parent_is_named_as_the_client_named_it_or_as_it_was_told() {
+    let provider = provider(plan([("go", vec![Reply::text("done")])])).await;
+    let proxy = Proxy::before(provider.address).await;
+    let begin = async |headers: &[(&'static str, &str)]| {
+        let mut agent = Agent::new(&proxy, false).told("go");
+        for (name, value) in headers {
+            agent = agent.with(name, value);
+        }
+        let answer = agent.turn().await;
+        answer.header("x-plimsoll-session").to_owned()
+    };
+    // The second looks like a name of the proxy's and is the client's own.
+    for own in ["s", "0011223344556677"] {
+        let parent = begin(&[("x-plimsoll-session", own)]).await;
+        for (child, named) in [("a", own), ("b", &parent)] {
+            let child = format!("{own}{child}");
+            let headers = [
+                ("x-plimsoll-session", &*child),
+                ("x-plimsoll-parent", named),
+            ];
+            let child = begin(&headers).await;
+            let archive = Archive::read(&proxy.app.store).unwrap();
+            let (branch, _) = archive.find(&child).unwrap();
+            assert_eq!(branch.parent_session, Some(parent.clone()), "{named}");
+        }
+    }
+}
+
 /// A model that makes one call and then says that it is done.
 fn working() -> Script {
     Script::ask(|view| match last_key(view.messages()).as_str() {

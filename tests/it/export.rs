@@ -220,11 +220,7 @@ async fn a_served_session_is_listed_exported_and_replayed() {
         session = answer.header("x-plimsoll-session").to_owned();
     }
     agent.turn().await;
-    says(
-        &run(at, &["export", "--list"]),
-        1,
-        "in use by a running server",
-    );
+    says(&run(at, &["export", "--list"]), 1, "in use by process ");
     // The process that has the directory open writes the same, and says who it is that can.
     let admin = process.admin_url("").replace("http://", "");
     let asked = ["export", &session[..6], "--admin", &admin];

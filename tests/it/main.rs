@@ -45,6 +45,7 @@ mod export;
 mod fail_open;
 mod failures;
 mod faults;
+mod first_steps;
 mod forks;
 mod gone;
 mod hidden_calls;

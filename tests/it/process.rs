@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 
 use crate::support::{EMPTY, channel_body, client, soon, upstream};
 
-/// The binary in `directory`, with no variable of ours set.
+/// The binary in `directory`, with no variable of ours set. Nothing says where the user's state is, so a store is in
+/// `./data`.
 pub fn plimsoll(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     for (name, _) in std::env::vars_os() {
@@ -22,6 +23,8 @@ pub fn plimsoll(directory: &Path) -> Command {
         }
     }
     command
+        .env_remove("HOME")
+        .env_remove("XDG_STATE_HOME")
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -101,6 +104,11 @@ impl Process {
             log,
             before,
         }
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it logged before it served.

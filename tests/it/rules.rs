@@ -19,6 +19,8 @@ enum Fault {
     Reads(f64),
     /// It reads another number every minute.
     Changes,
+    /// It grows by one, a few minutes before the end.
+    Once,
 }
 
 /// What happens to the series that hold all the words.
@@ -48,7 +50,7 @@ const FAULTS: &[(&str, Faults)] = &[
         &[(&["needed_total", "\"missed\""], Fault::Grows(10.0))],
     ),
     (
-        "PlimsollOverTheLine",
+        "PlimsollOverBudget",
         &[
             (&["budget_ratio_count"], Fault::Grows(10.0)),
             (&["budget_ratio_bucket", "\"+Inf\""], Fault::Grows(10.0)),
@@ -85,6 +87,52 @@ const FAULTS: &[(&str, Faults)] = &[
         "PlimsollLogLinesLost",
         &[(&["log_lines_lost_total"], Fault::Grows(1.0))],
     ),
+    (
+        "PlimsollStoreNotDurable",
+        &[(&["store_durable"], Fault::Reads(0.0))],
+    ),
+    (
+        "PlimsollDiskNearlyFull",
+        &[(&["store_free_bytes"], Fault::Reads(1e6))],
+    ),
+    (
+        "PlimsollCacheShareCollapsed",
+        &[(&["plimsoll_tokens_total", "\"input\""], Fault::Grows(1e5))],
+    ),
+    (
+        "PlimsollCostsMore",
+        &[(&["ledger_units_total", "\"sent\""], Fault::Grows(1e5))],
+    ),
+    (
+        "PlimsollOverheadHigh",
+        &[
+            (
+                &["overhead_seconds_bucket", "\"total\"", "\"+Inf\""],
+                Fault::Grows(100.0),
+            ),
+            (
+                &["overhead_seconds_count", "\"total\""],
+                Fault::Grows(100.0),
+            ),
+        ],
+    ),
+    (
+        "PlimsollUnmanaged",
+        &[(&["unmanaged_total", "\"n\""], Fault::Grows(10.0))],
+    ),
+    (
+        "PlimsollCountsWrong",
+        &[
+            (&["estimate_ratio_bucket", "\"+Inf\""], Fault::Grows(10.0)),
+            (&["estimate_ratio_count"], Fault::Grows(10.0)),
+        ],
+    ),
+];
+
+/// What no rule fires for: one record of a quiet hour that was late, and one that was refused.
+const QUIET: Faults = &[
+    (&["unrecorded_total", "\"late\""], Fault::Once),
+    (&["unrecorded_total", "\"failed\""], Fault::Once),
 ];
 
 /// What no rule fires for: so few of many turns that nobody has to look.
@@ -127,7 +175,8 @@ fn series(hour: &[&Scrape], fault: Faults) -> String {
                 Some(Fault::Grows(by)) => value + by * since,
                 Some(Fault::Reads(other)) if since > 0.0 => other,
                 Some(Fault::Changes) => value + since,
-                Some(Fault::Reads(_)) | None => value,
+                Some(Fault::Once) if minute + 8 > MINUTES => value + 1.0,
+                Some(Fault::Reads(_) | Fault::Once) | None => value,
             };
             write!(lines, "{value} ").unwrap();
         }
@@ -178,6 +227,7 @@ async fn every_rule_fires_for_its_fault_and_none_without_one() {
     // The end of the eventful hour, where all series are, stands still but for the fault.
     let bad = vec![scrapes.eventful.last().unwrap(); MINUTES];
     cases.push_str(&case(&bad, HARMLESS, &none));
+    cases.push_str(&case(&bad, QUIET, &none));
     for (rule, fault) in FAULTS {
         cases.push_str(&case(&bad, fault, &[(*rule, 1)]));
     }
@@ -194,5 +244,33 @@ async fn every_rule_fires_for_its_fault_and_none_without_one() {
         (["test", "rules"], &file),
     ] {
         run("promtool", &[words[0].as_ref(), words[1].as_ref(), file]);
+    }
+}
+
+/// The anchors of a page's headings, as a forge makes them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let plain = |one: &char| one.is_alphanumeric() || matches!(one, ' ' | '-' | '_');
+    let anchor = |heading: &str| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let text: String = text.chars().filter(plain).collect();
+        text.replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_rule_leads_to_a_place_that_is_there() {
+    let rules = text("prometheus/rules.yml");
+    let count = |word: &str| rules.matches(word).count();
+    assert_eq!(count("runbook_url: "), count("- alert: "));
+    let mut lines = rules.lines();
+    for place in lines
+        .by_ref()
+        .filter_map(|line| line.trim().strip_prefix("runbook_url: "))
+    {
+        let (page, anchor) = place.split_once('#').unwrap();
+        let page = fs::read_to_string(deployed("..").join(page)).unwrap();
+        assert!(anchors(&page).contains(anchor), "{place}");
     }
 }

@@ -436,6 +436,8 @@ fn init_writes_what_it_finds_and_never_a_key() {
     let file = home.path("config/plimsoll.toml");
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("sk-hidden") && !said.contains("sk-hidden"));
+    // So a server that is started in another directory has the same store.
+    assert!(text.contains("path = \"\""), "{text}");
     assert!(home.works(&["check"]).ends_with("ok\n"));
 
     let (code, said) = init(&[]);
@@ -471,6 +473,11 @@ fn shells_and_man_know_every_command() {
     for page in ["plimsoll.1", "plimsoll-setup.1", "plimsoll-store-gc.1"] {
         let text = fs::read_to_string(home.path("pages").join(page)).unwrap();
         assert!(text.contains(".TH"), "{page}");
+        for section in ["FILES", "\"EXIT STATUS\""] {
+            assert!(text.contains(&format!(".SH {section}")), "{page}: {text}");
+        }
+        let has_examples = text.contains(".SH EXAMPLES");
+        assert_eq!(has_examples, page != "plimsoll-store-gc.1", "{page}");
     }
 }
 

@@ -246,10 +246,10 @@ async fn an_unread_stderr_stops_nothing() {
 /// What is said last, about why nothing was started, has no reader either.
 #[tokio::test]
 async fn a_refusal_that_nobody_reads_ends_all_the_same() {
-    for arguments in [
-        ["serve", "--config", "no.toml"],
-        ["check", "--", "no.toml"],
-        ["run", "--", "no-such-agent"],
+    for (arguments, code) in [
+        (["serve", "--config", "no.toml"], 1),
+        (["check", "--", "no.toml"], 1),
+        (["run", "--", "no-such-agent"], 127),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let (mut command, _unread) = deaf(directory.path(), Stderr::Unread);
@@ -260,6 +260,6 @@ async fn a_refusal_that_nobody_reads_ends_all_the_same() {
                 .spawn()
                 .unwrap(),
         );
-        assert_eq!(child.ended().await, Some(1), "{arguments:?}");
+        assert_eq!(child.ended().await, Some(code), "{arguments:?}");
     }
 }

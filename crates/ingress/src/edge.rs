@@ -1,6 +1,7 @@
 //! One request at the edge: checks its limits, chooses its way, and answers errors in the caller's
 //! shape. Owns the choice whether a request is managed or forwarded. Never reads what a body means.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,9 +9,10 @@ use axum::body::Body;
 use http::header::{EXPECT, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use plimsoll_model::Rope;
 use plimsoll_proxy::pipeline::{
     self, App, Fault, Identity, ProxyError, Reporter, ServingLimit, TurnRequest, Untouched,
@@ -35,6 +37,9 @@ use super::pace::Paced;
 use super::settings::ServerSettings;
 use super::waiting::BodyRoom;
 
+/// Of how many unknown headers the log tells. Clients choose their names.
+const MOST_TOLD: usize = 32;
+
 /// What all requests at the edge share.
 pub struct Edge {
     settings: ServerSettings,
@@ -42,6 +47,8 @@ pub struct Edge {
     tenant_key: [u8; 32],
     limit: RequestLimit,
     guard: OriginGuard,
+    /// The unknown headers of which the log has told.
+    told: Mutex<BTreeSet<String>>,
     unpackers: Unpackers,
     room: BodyRoom,
 }
@@ -68,11 +75,23 @@ impl Edge {
             tenant_key,
             limit,
             guard,
+            told: Mutex::default(),
         }
     }
 
     pub(super) fn settings(&self) -> &ServerSettings {
         &self.settings
+    }
+
+    /// Tells of a header that nobody reads: in the log once for each name, as far as names fit.
+    fn tell(&self, name: &HeaderName) {
+        let mut told = self.told.lock();
+        if told.len() < MOST_TOLD && told.insert(name.to_string()) {
+            tracing::warn!(
+                "the header {name} is not read; did you mean {}?",
+                headers::meant(name.as_str())
+            );
+        }
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
@@ -90,7 +109,8 @@ pub(super) async fn handle(
 ) -> Response<Body> {
     let managed = managed(&request);
     let dialect = managed.map(|(dialect, _)| dialect);
-    let reporter = Reporter::begin(&edge.app, route(managed), request.method().clone());
+    let mut reporter = Reporter::begin(&edge.app, route(managed), request.method().clone());
+    reporter.arrived(request.uri().path(), request.headers());
     // This comes before the check of the host, which never fits a CONNECT. A client that takes
     // Plimsoll for another kind of proxy should be told so.
     if request.method() == Method::CONNECT {
@@ -110,6 +130,10 @@ pub(super) async fn handle(
         let full = ProxyError::Overloaded(ServingLimit::Requests);
         return turn_away(edge, request, reporter, &full).await;
     };
+    if let Some(unknown) = headers::unknown(request.headers()).filter(|_| managed.is_some()) {
+        edge.tell(unknown);
+        reporter.unknown_header(unknown.clone());
+    }
     // The place is held until the last byte of the response, so it goes with the body.
     let flight = edge.app.metrics.in_flight();
     let response = match admit(edge, request, identity).await {
@@ -160,7 +184,7 @@ async fn serve(
     answer.unwrap_or_else(|error| {
         // Callers are told what they did wrong. In the log it would only hide other errors.
         if error.fault() != Fault::Caller {
-            tracing::warn!(%error, "no response from the upstream");
+            tracing::warn!("no response from the upstream: {error}");
         }
         errors::respond(dialect, &error)
     })

@@ -1,12 +1,13 @@
 //! What the headers of a request ask of the proxy. Owns their names and the values that are
 //! allowed. Never changes a header and never repeats a value.
 
-use http::HeaderMap;
 use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName};
 use plimsoll_core::policy::Ladder;
 use plimsoll_core::turn::{Mode, Overrides, PinAsk, Profiles, sizes};
 use plimsoll_model::Scope;
 use plimsoll_proxy::pipeline::{ProxyError, SessionHeaders};
+use plimsoll_proxy::upstream::OWN_PREFIX;
 
 /// The name of the session.
 pub const SESSION: &str = "x-plimsoll-session";
@@ -26,6 +27,11 @@ pub const RECALL: &str = "x-plimsoll-recall";
 pub const PIN: &str = "x-plimsoll-pin";
 /// `now` asks the model to mark its work from this request on.
 pub const GUIDE: &str = "x-plimsoll-guide";
+
+/// All of them.
+const KNOWN: [&str; 9] = [
+    SESSION, PARENT, MODE, BUDGET, PROFILE, POLICY, RECALL, PIN, GUIDE,
+];
 
 /// The words for a switch.
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
@@ -111,6 +117,22 @@ pub fn overrides(headers: &HeaderMap, profiles: &Profiles) -> Result<Overrides, 
         guide: read(headers, GUIDE, |text| word(text, NOW))?.is_some(),
         pins: read(headers, PIN, PinAsk::read)?.unwrap_or_default(),
     })
+}
+
+/// A header that is named as one of Plimsoll's and is none, most likely because of a slip of the pen.
+#[must_use]
+pub fn unknown(headers: &HeaderMap) -> Option<&HeaderName> {
+    let ours = |name: &&HeaderName| name.as_str().starts_with(OWN_PREFIX);
+    let mut ours = headers.keys().filter(ours);
+    ours.find(|name| !KNOWN.contains(&name.as_str()) && name.as_str().len() <= MAX_ID)
+}
+
+/// The header that was most likely meant by such a name.
+#[must_use]
+pub fn meant(name: &str) -> &'static str {
+    let mut nearest = KNOWN;
+    nearest.sort_by_key(|known| strsim::damerau_levenshtein(name, known));
+    nearest.first().copied().unwrap_or(SESSION)
 }
 
 /// What the headers say about the session. Plimsoll's header comes first, and then what agents

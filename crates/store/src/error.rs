@@ -17,12 +17,14 @@ use super::sealing::{KeyName, Seals};
 pub enum StoreError {
     /// Another process uses the same data directory.
     #[error(
-        "another process holds the data directory {}: stop it, or give this one a directory of its own",
-        dir.display()
+        "{} holds the data directory {}: stop it, or give this one a directory of its own by --data",
+        holder(*pid), dir.display()
     )]
     Locked {
         /// The data directory.
         dir: PathBuf,
+        /// The process that holds it, if it has noted itself.
+        pid: Option<u32>,
     },
     /// The operating system refused. The next commit tries again.
     #[error("{doing} {}: {detail}; check space, permissions and the disk", path.display())]
@@ -146,6 +148,15 @@ pub fn is_of_disk(kind: io::ErrorKind, detail: &str, there: bool) -> bool {
         return there;
     }
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge) || DISK_ERRORS.iter().any(says)
+}
+
+/// Words for the process that holds a data directory, as [`StoreError::Locked`] knows it.
+#[must_use]
+pub fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
 }
 
 impl StoreError {

@@ -34,6 +34,8 @@ const OWN_FILES: [&str; 17] = [
     "key.mark.new",
 ];
 const KEY_FILE: &str = "tenant.key";
+/// The file that keeps a data directory out of commits.
+const IGNORE_FILE: &str = ".gitignore";
 
 /// How the name of a store begins that was moved aside.
 pub const QUARANTINE: &str = "quarantine-";
@@ -64,6 +66,20 @@ pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(DIRECTORY_MODE)
         .create(dir)
+}
+
+/// Makes a data directory and its parents, if it is missing. A new one tells git that nothing in it is to be committed.
+///
+/// # Errors
+/// The system's error.
+pub fn make_data_directory(dir: &Path) -> io::Result<()> {
+    if dir.exists() {
+        return Ok(());
+    }
+    create_dir(dir)?;
+    // The records matter more than this file. A disk that is full refuses it and takes them later.
+    let _refused = open(&dir.join(IGNORE_FILE)).and_then(|mut file| file.write_all(b"*\n"));
+    Ok(())
 }
 
 /// Opens a file to read and write. Makes it for the owner alone if it is missing.
@@ -121,6 +137,12 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     sum
 }
 
+/// How many bytes may still be written to the disk of a directory. 0 if the system does not say.
+pub(super) fn free(dir: &Path) -> u64 {
+    let told = rustix::fs::statvfs(dir);
+    told.map_or(0, |told| told.f_bavail.saturating_mul(told.f_frsize))
+}
+
 /// Which files in a data directory others could read.
 #[derive(Debug, Default)]
 pub(super) struct Privacy {
@@ -143,7 +165,8 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
         let name = entry.file_name();
         if name.to_str().is_some_and(is_ours) {
             close_all(&entry.path(), &mut privacy);
-        } else {
+        } else if name != IGNORE_FILE {
+            // That one may be a project's, and says nothing that others may not read.
             foreign = true;
         }
     }

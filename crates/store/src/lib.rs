@@ -39,9 +39,8 @@ mod tests;
 pub use self::redis::is_redis_url;
 pub use batch::{Batch, BatchKind, Link, Listed, MEMBERS, Member, Take};
 pub use copy::{Copied, Lacking, copy, lacking};
-pub use error::StoreError;
-pub use error::is_of_disk;
-pub use files::QUARANTINE;
+pub use error::{StoreError, holder, is_of_disk};
+pub use files::{QUARANTINE, make_data_directory};
 pub use key_mark::KeyMark;
 pub use report::{Health, Loss, OpenReport};
 pub use sealing::{KeyName, Seals};
@@ -353,6 +352,16 @@ impl Store {
             Self::Memory(_) | Self::Redis(_) => 0,
             Self::Sled(store) => store.disk_bytes(),
             Self::Standby(store) => store.disk_bytes(),
+        }
+    }
+
+    /// How many bytes the disk of the data directory has free for it. 0 in memory.
+    #[must_use]
+    pub fn disk_free(&self) -> u64 {
+        match self {
+            Self::Memory(_) | Self::Redis(_) => 0,
+            Self::Sled(store) => store.disk_free(),
+            Self::Standby(store) => store.disk_free(),
         }
     }
 

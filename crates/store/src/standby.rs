@@ -177,6 +177,10 @@ impl Standby {
         files::bytes(&self.0.settings.path)
     }
 
+    pub(super) fn disk_free(&self) -> u64 {
+        files::free(&self.0.settings.path)
+    }
+
     pub(super) fn close(&self) -> Result<(), StoreError> {
         // What is being written to the disk gets there, unless the disk is too slow.
         let _moved = self.0.moving.try_lock_for(self.0.settings.close_wait);

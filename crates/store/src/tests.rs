@@ -556,11 +556,12 @@ fn only_a_disk_or_a_fault_makes_a_reader_wait() {
 fn secrets_and_paths_apart_the_errors_say_what_to_do() {
     let locked = StoreError::Locked {
         dir: PathBuf::from("/data"),
+        pid: Some(7),
     };
+    let said = locked.to_string();
     assert!(
-        locked
-            .to_string()
-            .contains("/data: stop it, or give this one")
+        said.starts_with("process 7 holds the data directory /data: stop it, or give this one"),
+        "{said}"
     );
     let format = StoreError::Format { found: 3, known: 1 };
     assert!(format.to_string().contains("format 3"));

@@ -9,7 +9,7 @@ mod record;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -91,17 +91,8 @@ impl Work<'_> {
     }
 
     fn set_up(&self, said: &mut String) -> anyhow::Result<()> {
-        let now = files::read(&self.file)?;
-        let noted = Record::load(self.agent(), &self.file, self.environment)?;
-        // What an earlier setup put there is taken back first, so that undo leads to what was there
-        // before the first one.
-        let before = match &noted {
-            Some(record) => {
-                self.at_file(record.take_back(self.format, now.as_deref()))?
-                    .text
-            }
-            None => now.clone(),
-        };
+        let found = Settings::read(self.agent(), &self.file, self.format, self.environment);
+        let Settings { now, noted, before } = self.at_file(found)?;
         let text = before.as_deref().unwrap_or_default();
         let known = Known {
             text,
@@ -207,6 +198,51 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// The settings of an agent.
+struct Settings {
+    now: Option<String>,
+    noted: Option<Record>,
+    /// Without what an earlier setup put there, so that undo leads to what was there before the first one.
+    before: Option<String>,
+}
+
+impl Settings {
+    fn read(
+        agent: Agent,
+        file: &Path,
+        format: Format,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
+        let now = files::read(file)?;
+        let noted = Record::load(agent, file, environment)?;
+        let before = match &noted {
+            Some(record) => record.take_back(format, now.as_deref())?.text,
+            None => now.clone(),
+        };
+        Ok(Self { now, noted, before })
+    }
+}
+
+/// The URL that the proxy's `/v1` has to stand for so that an agent is served, as [`run`] would tell it. `None` if its
+/// settings can't be read or don't say it.
+#[must_use]
+pub fn upstream(agent: Agent, environment: &Environment) -> Option<String> {
+    let Some(named) = agent.settings(environment) else {
+        let api = Api::by_key(environment);
+        return (agent == Agent::Copilot).then(|| api.url().to_owned());
+    };
+    let (file, format) = (files::behind_links(&named).ok()?, Format::of(&named));
+    let settings = Settings::read(agent, &file, format, environment).ok()?;
+    let known = Known {
+        text: settings.before.as_deref().unwrap_or_default(),
+        format,
+        environment,
+        proxy: PROXY,
+        provider: None,
+    };
+    plan::plan(agent, &known).ok()??.upstream
 }
 
 /// Copilot CLI has no file for its provider: the lines that a shell has to read.

@@ -95,7 +95,8 @@ impl App {
     #[must_use]
     pub fn metrics_text(&self) -> String {
         self.metrics.set_sessions_active(self.active.count());
-        self.metrics.set_store_bytes(self.store.disk_bytes());
+        self.metrics
+            .set_store_bytes(self.store.disk_bytes(), self.store.disk_free());
         // Gauges show the moment, so they are set when somebody reads the metrics.
         let health = self.store.health();
         self.metrics

@@ -92,6 +92,11 @@ impl Paths {
         before
     }
 
+    /// Whether a conversation is remembered to have begun under this key.
+    pub(super) fn has_begun(&self, key: &Digest) -> bool {
+        self.begun.get(key).is_some()
+    }
+
     /// Remembers a path that was read from the store, unless everything was forgotten since the reading
     /// began, when this was `forgotten`: the store may not have it any more.
     fn insert_read(&self, key: Digest, path: &Arc<Path>, forgotten: u64) {

@@ -19,7 +19,7 @@ use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
 use super::app::App;
 use super::branch::{self, Branching};
 use super::find::ANCHOR_CALLS;
-use super::record_place::{RecordPlace, parent_session};
+use super::record_place::RecordPlace;
 use super::refer;
 use super::stored_content;
 
@@ -88,7 +88,7 @@ pub fn commit(
     let stands = Stands {
         parent: parent(&state.path, ending.now, &mut batch),
         session: place.session.clone(),
-        parent_session: parent_session(place),
+        parent_session: place.parent.clone(),
         content: kept.as_ref().map(|kept| kept.id),
         facts: Box::new(TurnFacts {
             branch: branch.name,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll_core::session::align::stand;
-use plimsoll_core::session::chain;
+use plimsoll_core::session::chain::{self, RecordKey};
 use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
 use plimsoll_core::turn::{Joins, Mode, Terms};
@@ -392,7 +392,12 @@ fn read(
     };
     terms.refers = refers;
     let scope = turn.session.scope(request.hint.as_deref());
-    let parent = turn.session.parent.clone();
+    let parent = turn.session.parent.as_ref().map(|given| {
+        record_place::parent_session(tenant, given, |name| {
+            let key = RecordKey::First(name).digest(tenant, given);
+            app.paths.has_begun(&key)
+        })
+    });
     let place = RecordPlace::new(tenant, (scope, parent), request.dialect, *began);
     let place = place.asked_by(&turn.agent);
     let place = match terms.mode {
@@ -478,8 +483,7 @@ fn ready(
         prepared = reporter.prepare(&mut state, &tools, None).map_err(failed)?;
         reporter.prepared(&state, &prepared);
     }
-    let parent = record_place::parent_session(&place);
-    reporter.session(place.session.clone(), parent);
+    reporter.session(place.session.clone(), place.parent.clone());
     // The report is complete by now, so that a request that is forwarded is still reported in full.
     decide(&state, &prepared, opening.request.purpose)?;
     Ok((state, prepared, place, family))

@@ -24,8 +24,8 @@ pub struct RecordPlace {
     pub keys: Scope,
     /// The name of the session that the client sees. Empty until [`Self::named`].
     pub session: String,
-    /// The parent of the session, if the client names one.
-    pub parent: Option<Scope>,
+    /// The name of the parent session, as the client sees it in that session, if it names one.
+    pub parent: Option<String>,
     /// When the turn began, which decides whether it is recorded if its session is erased.
     pub began: Began,
     /// The program that asks: what stands before the version in its `user-agent`. None if it does not say.
@@ -37,7 +37,7 @@ impl RecordPlace {
     #[must_use]
     pub fn new(
         tenant: TenantId,
-        (scope, parent): (Scope, Option<Scope>),
+        (scope, parent): (Scope, Option<String>),
         dialect: Dialect,
         began: Began,
     ) -> Self {
@@ -93,11 +93,22 @@ impl RecordPlace {
     }
 }
 
-/// The name of the parent session, as the client sees it in that session.
+/// The name of a parent session, as the client sees it in that session. The client gives the name that it gave the parent,
+/// or the one that it was told in the parent's responses. `began` says whether a session of such a name has begun here: what
+/// looks like one of ours may be the client's own.
 #[must_use]
-pub fn parent_session(place: &RecordPlace) -> Option<String> {
-    let parent = place.parent.as_ref()?;
-    Some(explicit(place.tenant, parent))
+pub fn parent_session(tenant: TenantId, given: &Scope, began: impl Fn(&str) -> bool) -> String {
+    let named = explicit(tenant, given);
+    if looks_like_ours(&given.0) && !began(&named) {
+        return given.0.clone();
+    }
+    named
+}
+
+/// Whether a text could be [`Digest::short`].
+fn looks_like_ours(text: &str) -> bool {
+    let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == Digest([0; 32]).short().len() && text.bytes().all(digit)
 }
 
 fn explicit(tenant: TenantId, scope: &Scope) -> String {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use plimsoll_core::policy::{Pinned, Policy, Proposal, partitioned};
 use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::hidden::HiddenCounts;
@@ -86,6 +86,18 @@ impl Reporter {
             erased: app.erasing.began(),
             app: Some(Arc::clone(app)),
         }
+    }
+
+    /// Notes what identifies the request in other logs.
+    pub fn arrived(&mut self, path: &str, headers: &HeaderMap) {
+        path.clone_into(&mut self.report.path);
+        self.report.request_id = request_id(headers);
+        self.report.traceparent = text_of(headers, "traceparent");
+    }
+
+    /// Notes a header that is named as one of the proxy's and is none.
+    pub fn unknown_header(&mut self, name: HeaderName) {
+        self.report.unknown_header = Some(name);
     }
 
     /// Ends the report of a request that gets only an answer of the proxy's own.
@@ -334,10 +346,14 @@ impl Reporter {
         self.ledger.answered(status.is_success());
         self.went_on(status);
         let waited = self.hop_begun.elapsed();
-        if let Some(hop) = self.report.hops.last_mut() {
-            hop.status = Some(status);
-            hop.first_byte.get_or_insert(waited);
-            hop.request_id = request_id(headers);
+        let id = request_id(headers);
+        match self.report.hops.last_mut() {
+            Some(hop) => {
+                hop.status = Some(status);
+                hop.first_byte.get_or_insert(waited);
+                hop.request_id = id;
+            }
+            None => self.report.forwarded_id = id,
         }
     }
 
@@ -560,16 +576,23 @@ impl Reporter {
     }
 }
 
-/// The headers in which upstreams name a request.
+/// The headers in which clients and upstreams name a request.
 const REQUEST_IDS: [&str; 3] = ["x-request-id", "request-id", "apim-request-id"];
 /// The longest id that is kept, in bytes.
 const REQUEST_ID_BYTES: usize = 128;
 
-/// The upstream's id of a request.
+/// The id of a request, as its client or its upstream gives it.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
-    let mut found = REQUEST_IDS.iter().filter_map(|name| headers.get(*name));
-    let id = found.next()?.to_str().ok()?;
-    (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then(|| id.to_owned())
+    let name = REQUEST_IDS
+        .iter()
+        .find(|name| headers.contains_key(**name))?;
+    text_of(headers, name)
+}
+
+/// The value of a header, if it is no longer than an id is.
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    let text = headers.get(name)?.to_str().ok()?;
+    (!text.is_empty() && text.len() <= REQUEST_ID_BYTES).then(|| text.to_owned())
 }
 
 /// What a proposal takes out of a view, by policy and level.

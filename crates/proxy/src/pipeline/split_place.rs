@@ -11,7 +11,7 @@ use plimsoll_model::{Choice, Digest, RecordId, SplitPlace};
 use plimsoll_store::Take;
 
 use super::app::App;
-use super::record_place::{RecordPlace, parent_session};
+use super::record_place::RecordPlace;
 use crate::history::{FindError, Patience, Reads, record};
 
 /// How long a session that begins waits for the store. One that gets no answer is in no arm, whichever it would be in, so
@@ -67,8 +67,8 @@ impl Beginning {
     }
 
     fn read(&self, reads: &Reads<'_>, split: &Split) -> Result<Known, FindError> {
-        let parent = parent_session(&self.place);
-        let names = [Some(&self.place.session), parent.as_ref()];
+        let parent = self.place.parent.as_ref();
+        let names = [Some(&self.place.session), parent];
         let tenant = self.place.tenant;
         let key = |name: &String| RecordKey::First(name).digest(tenant, &self.place.keys);
         let keys: Vec<Digest> = names.into_iter().flatten().map(key).collect();
@@ -84,7 +84,7 @@ impl Beginning {
             parent.split.map(|place| self.under(place))
         } else {
             // The parent of a sub-agent may have no record yet. It is drawn by this name, too.
-            let name = parent.as_ref().unwrap_or(&self.place.session);
+            let name = parent.unwrap_or(&self.place.session);
             let drawn = (self.joins == Joins::Drawn).then(|| split.draw(tenant, name));
             drawn.map(|place| self.under(place))
         };

@@ -32,6 +32,9 @@ pub const FAIL_OPEN: HeaderName = HeaderName::from_static("x-plimsoll-fail-open"
 /// What in the request keeps it from being managed, if it was forwarded for that reason.
 pub const UNMANAGED: HeaderName = HeaderName::from_static("x-plimsoll-unmanaged");
 
+/// A header of the request that is named as one of the proxy's and is none.
+const UNKNOWN_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-unknown-header");
+
 /// The headers of a turn, as far as it is known when the response begins. What comes later, such as
 /// a second hop or the store's wait, is in the metrics and in the log. A fact that is not known
 /// gets no header.
@@ -69,6 +72,9 @@ pub fn response_headers(turn: &TurnReport) -> HeaderMap {
     }
     if let Some(why) = turn.unmanaged {
         headers.insert(UNMANAGED, HeaderValue::from_static(why.name()));
+    }
+    if let Some(name) = &turn.unknown_header {
+        headers.insert(UNKNOWN_HEADER, name.clone().into());
     }
     if let Some(stage) = turn.fail_open {
         headers.insert(FAIL_OPEN, HeaderValue::from_static(stage.name()));

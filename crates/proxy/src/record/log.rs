@@ -1,6 +1,8 @@
 //! One structured line for each finished turn, with the `gen_ai.*` field names of OpenTelemetry
-//! where there are such. Owns the names of the fields. Never holds content, tool arguments, header
-//! values or keys; sessions and tenants are short hashes.
+//! where there are such. Owns the names of the fields. Never holds content, tool arguments or keys, nor of headers more
+//! than the ids of requests; sessions and tenants are short hashes.
+
+use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_core::turn::Mode;
@@ -12,8 +14,8 @@ use tracing::Level;
 use super::labels::{Budget, CallRole, FailedStage, Projection, SavedPart, Unrecorded};
 use super::turn_report::TurnReport;
 
-/// Names of models come from the client and the upstream. Longer ones are cut.
-const NAME_LIMIT: usize = 80;
+/// Names of models and requests come from the client and the upstream. Longer ones are cut.
+const NAME_LIMIT: usize = 128;
 
 // The level of an event is part of its static description, so a macro writes the call twice.
 macro_rules! turn_event {
@@ -37,7 +39,11 @@ macro_rules! turn_event {
             gen_ai.usage.output_tokens = usage.map(|usage| usage.completion),
             gen_ai.usage.cache_read.input_tokens = usage.map(|usage| usage.cached),
             gen_ai.usage.cache_creation.input_tokens = usage.map(|usage| usage.cache_write),
+            request_id = turn.request_id.as_deref().and_then(name),
+            upstream_request_id = upstream_ids(turn),
+            traceparent = turn.traceparent.as_deref().and_then(name),
             http.request.method = turn.method.as_str(),
+            url.path = name(&turn.path),
             http.response.status_code = turn.status.as_ref().map(StatusCode::as_u16),
             route = turn.route.name(),
             dialect = turn.dialect.name(),
@@ -95,12 +101,46 @@ macro_rules! turn_event {
             fail_open = turn.fail_open.map(FailedStage::name),
             cut_at = turn.cut,
             unrecorded = turn.unrecorded.map(Unrecorded::name),
-            overhead_ms = turn.overhead.total().map(|total| total.as_secs_f64() * 1e3),
-            first_token_ms = turn.first_token.map(|time| time.as_secs_f64() * 1e3),
-            duration_ms = turn.duration.as_secs_f64() * 1e3,
-            "turn"
+            overhead_ms = turn.overhead.total().map(millis),
+            first_token_ms = turn.first_token.map(millis),
+            duration_ms = millis(turn.duration),
+            "turn{}", why(turn)
         )
     }};
+}
+
+/// Why a line is a warning, for people who read no fields. Empty if it is none.
+fn why(turn: &TurnReport) -> String {
+    if let Some(stage) = turn.fail_open {
+        let what = match stage {
+            FailedStage::Ingress => "its coding can't be read",
+            FailedStage::Dialect => "it can't be read or edited safely",
+            FailedStage::Store => "the store could not be read in time",
+            FailedStage::Render => "its view could not be written",
+            FailedStage::Panic => "the proxy made a mistake",
+            FailedStage::Refused => "the upstream refused the view of it",
+            FailedStage::RefusedTwice => "the upstream refused the view of it, and itself, too",
+            FailedStage::Intercept => "the answer to its view could not be read",
+        };
+        return format!(": the agent's own request was sent, because {what}");
+    }
+    let context = turn.context.as_ref();
+    let Some(over) = context.filter(|context| context.budget == Budget::Exceeded) else {
+        return String::new();
+    };
+    let stays = over.pinned.and_then(|pinned| {
+        let parts = pinned.parts().into_iter();
+        let (name, tokens) = parts.max_by_key(|(_, tokens)| *tokens)?;
+        Some(format!(
+            "; the most of what has to stay is {name}: {tokens}"
+        ))
+    });
+    format!(
+        ": over its budget with {} of {} tokens{}",
+        over.tokens_out,
+        over.ceiling,
+        stays.unwrap_or_default()
+    )
 }
 
 /// Writes the line. It is a warning if the budget was exceeded, or if the client's bytes were sent
@@ -166,6 +206,19 @@ fn hop_statuses(turn: &TurnReport) -> String {
         .join(",")
 }
 
+/// The upstream's ids of all calls.
+fn upstream_ids(turn: &TurnReport) -> Option<String> {
+    let ids = turn.hops.iter().map(|hop| &hop.request_id);
+    let ids = ids.chain([&turn.forwarded_id]).flatten();
+    let ids: Vec<&str> = ids.filter_map(|id| name(id)).collect();
+    (!ids.is_empty()).then(|| ids.join(","))
+}
+
+/// Milliseconds, to the tenth.
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e4).round() / 10.0
+}
+
 fn pass_triggers(turn: &TurnReport) -> Option<String> {
     let passes = turn.hops.iter().filter_map(|hop| hop.pass.as_ref());
     let triggers = passes.map(|pass| pass.trigger.name()).collect::<Vec<_>>();
@@ -228,7 +281,13 @@ mod tests {
         assert_eq!(lines.len(), 1);
         let expect = serde_json::json!({
             "level": "WARN",
-            "message": "turn",
+            "message": "turn: the agent's own request was sent, because the store could not be read in time",
+            "request_id": "req-client-1",
+            "upstream_request_id": "req_1",
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "url.path": "/v1/chat/completions",
+            "duration_ms": 2_500.0,
+            "first_token_ms": 400.0,
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": "gpt-5",
@@ -306,6 +365,18 @@ mod tests {
         for field in ["saved_usd", "evicted_usd", "would_have_saved_units"] {
             assert_eq!(line.get(field), None, "{field}");
         }
+    }
+
+    #[test]
+    fn a_warning_says_its_reason_in_words_and_times_have_one_digit() {
+        let mut turn = full_turn();
+        turn.fail_open = None;
+        turn.duration = Duration::from_micros(1_234_567);
+        let line = logged(&turn).remove(0);
+        let said = line["message"].as_str().unwrap();
+        let over = "turn: over its budget with 70000 of 80000 tokens";
+        assert!(said.starts_with(over), "{said}");
+        assert_eq!(line["duration_ms"], 1_234.6);
     }
 
     #[test]

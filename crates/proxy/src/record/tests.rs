@@ -32,6 +32,9 @@ pub(super) fn full_turn() -> TurnReport {
         })
     };
     let mut turn = TurnReport::new(Route::Chat, Method::POST);
+    turn.path = "/v1/chat/completions".into();
+    turn.request_id = Some("req-client-1".into());
+    turn.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
     turn.status = Some(StatusCode::OK);
     turn.duration = Duration::from_millis(2_500);
     turn.first_token = Some(Duration::from_millis(400));
@@ -54,6 +57,7 @@ pub(super) fn full_turn() -> TurnReport {
             status: Some(StatusCode::OK),
             duration: Duration::from_millis(900),
             first_byte: Some(Duration::from_millis(300)),
+            request_id: Some("req_1".into()),
             usage: usage(1_000, 200, 300, 50, 20),
             estimated: 800,
             ceiling_ratio: Some(0.875),

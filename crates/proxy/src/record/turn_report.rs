@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use plimsoll_core::commit::Trigger;
 use plimsoll_core::intercept::delimiter::DelimiterCall;
 use plimsoll_core::policy::{Level, Partition, PartitionUse, Pinned, Policy, Repetition};
@@ -32,6 +32,16 @@ pub struct TurnReport {
     pub route: Route,
     /// The request's method.
     pub method: Method,
+    /// The request's path, for the log only.
+    pub path: String,
+    /// The client's id of the request, if it gave one, for the log only.
+    pub request_id: Option<String>,
+    /// The client's place in a trace (W3C Trace Context), if it gave one, for the log only.
+    pub traceparent: Option<String>,
+    /// A header that is named as one of the proxy's and is none.
+    pub unknown_header: Option<HeaderName>,
+    /// The upstream's id of a request that was only forwarded. Other hops have their own.
+    pub forwarded_id: Option<String>,
     /// The status that the client got. `None` if it left before it got one.
     pub status: Option<StatusCode>,
     /// From the request's last header byte to the response's last byte.

@@ -164,6 +164,10 @@ impl SledStore {
         files::bytes(&self.shared.settings.path)
     }
 
+    pub(super) fn disk_free(&self) -> u64 {
+        files::free(&self.shared.settings.path)
+    }
+
     /// Does the same as [`Self::commit`], but leaves half of the queue free.
     pub(super) fn commit_spare(&self, batch: Batch) -> Ticket {
         let shared = &self.shared;

@@ -11,6 +11,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process;
 
 use super::super::error::StoreError;
 use super::super::files::{self, quarantine_path};
@@ -110,13 +111,22 @@ impl DataDirectory {
 
     /// Makes the directory and takes its lock. The lock holds until the file is dropped.
     pub(super) fn lock(&self) -> Result<File, StoreError> {
-        files::create_dir(&self.dir).map_err(self.error("creating"))?;
+        files::make_data_directory(&self.dir).map_err(self.error("creating"))?;
         let path = self.dir.join(LOCK_FILE);
         let file = files::open(&path).map_err(|error| StoreError::io("opening", &path, &error))?;
         match file.try_lock() {
-            Ok(()) => Ok(file),
+            Ok(()) => {
+                // Whoever comes second reads there who was first. Nothing else depends on it, so a full disk is no reason to stop.
+                let _unnoted = file
+                    .set_len(0)
+                    .and_then(|()| write!(&file, "{}", process::id()));
+                Ok(file)
+            }
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
                 dir: self.dir.clone(),
+                pid: io::read_to_string(&file)
+                    .ok()
+                    .and_then(|pid| pid.trim().parse().ok()),
             }),
             Err(TryLockError::Error(error)) => Err(StoreError::io("locking", &path, &error)),
         }

@@ -457,7 +457,8 @@ fn a_second_process_is_told_who_holds_the_directory() {
     assert_eq!(
         error,
         StoreError::Locked {
-            dir: dir.path().to_owned()
+            dir: dir.path().to_owned(),
+            pid: Some(child.id()),
         }
     );
     assert!(

@@ -88,6 +88,7 @@ pub(super) struct Others {
     ceiling: IntGauge,
     store_ops: Each<StoreOp, Histogram>,
     store_bytes: IntGauge,
+    store_free: IntGauge,
     store_durable: IntGauge,
     store_counts: Vec<IntCounter>,
     store_gauges: Vec<IntGauge>,
@@ -137,6 +138,10 @@ impl Others {
             store_bytes: r.gauge(
                 "store_bytes",
                 "Bytes of the files in the data directory; 0 if the store is in memory",
+            )?,
+            store_free: r.gauge(
+                "store_free_bytes",
+                "Bytes that the disk of the data directory has free; 0 if the store is in memory",
             )?,
             store_durable: r.gauge(
                 "store_durable",
@@ -200,9 +205,10 @@ impl Metrics {
         others.store_durable.set(i64::from(durable));
     }
 
-    /// Sets how many bytes the store's files hold.
-    pub fn set_store_bytes(&self, bytes: u64) {
+    /// Sets how many bytes the store's files hold, and how many more their disk takes.
+    pub fn set_store_bytes(&self, bytes: u64, free: u64) {
         self.others.store_bytes.set(whole(bytes));
+        self.others.store_free.set(whole(free));
     }
 
     /// Sets the number of sessions in memory.

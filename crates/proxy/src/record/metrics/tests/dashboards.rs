@@ -113,3 +113,47 @@ fn the_dashboards_name_only_metrics_and_labels_that_exist() {
         "each metric is worth a look, or is not worth having"
     );
 }
+
+/// Where a panel stands: its columns and its rows.
+fn area(panel: &Value) -> [std::ops::Range<u64>; 2] {
+    let at = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+    [at("x")..at("x") + at("w"), at("y")..at("y") + at("h")]
+}
+
+#[test]
+fn no_panel_hides_another_and_all_follow_the_variables() {
+    for (path, dashboard) in dashboards() {
+        let panels = dashboard["panels"].as_array().unwrap();
+        let ids: BTreeSet<u64> = panels
+            .iter()
+            .map(|panel| panel["id"].as_u64().unwrap())
+            .collect();
+        assert_eq!(ids.len(), panels.len(), "{}: an id twice", path.display());
+        for (at, panel) in panels.iter().enumerate() {
+            let [columns, rows] = area(panel);
+            assert!(columns.end <= 24, "{panel}");
+            for other in &panels[at + 1..] {
+                let [others, below] = area(other);
+                let apart = columns.end <= others.start
+                    || others.end <= columns.start
+                    || rows.end <= below.start
+                    || below.end <= rows.start;
+                assert!(apart, "{} hides {}", panel["title"], other["title"]);
+            }
+        }
+        let mut queries = Vec::new();
+        expressions(&dashboard, &mut queries);
+        for query in queries {
+            let (metrics, chosen) = (
+                query.matches("plimsoll_").count() + query.matches("process_").count(),
+                query
+                    .matches(r#"job=~"$job",instance=~"$instance""#)
+                    .count(),
+            );
+            assert_eq!(metrics, chosen, "{query}");
+        }
+        let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+        let names: Vec<_> = variables.map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["datasource", "job", "instance"]);
+    }
+}
