@@ -21,10 +21,10 @@ function costOf(cost) {
  * @param {Data} d @param {boolean} waits
  */
 function useNoted(d, waits) {
-  const [noted, set] = useState(/** @type {{ of: Data["session"], words: Shown } | null} */ (null));
+  const [noted, set] = useState(/** @type {{ of: Data["session"], words: string, now: boolean } | null} */ (null));
   // What was just asked for is not yet in the session as the page has it.
   const stands = noted !== null && (waits || noted.of === d.session);
-  return { words: stands ? html`<${Note}>${noted.words}<//>` : null, note: (/** @type {Shown} */ words) => set({ of: d.session, words }) };
+  return { words: stands ? noted.words : null, now: noted?.now ?? false, note: (/** @type {string} */ words, now = true) => set({ of: d.session, words, now }) };
 }
 
 /** A pass down to the floor: first what it would cost, then the pass. @param {{ d: Data, off: boolean }} props */
@@ -43,7 +43,7 @@ export function EvictNow({ d, off }) {
   });
   const cancel = () => { offer(null); button.current?.focus(); };
   return html`<div class="asknow"><button class="btn" ref=${button} disabled=${off || action.busy} onClick=${() => ask(false)}>Evict …</button>${action.said}${price ? html`<${Note}>A pass at the next request takes out ${known(price.tokens) ? `at most ${short(price.tokens)} tokens` : "what it may"} and costs ${costOf(price.cost)}. To wait until a pass is due costs nothing more.
-    <div class="acts"><button class="btn sm pri" disabled=${off || action.busy} onClick=${() => ask(true)}>Evict at the next request</button><button class="btn sm" onClick=${cancel}>Cancel</button></div><//>` : noted.words}</div>`;
+    <div class="acts"><button class="btn sm pri" disabled=${off || action.busy} onClick=${() => ask(true)}>Evict at the next request</button><button class="btn sm" onClick=${cancel}>Cancel</button></div><//>` : noted.words ? html`<${Note}>${noted.words}<//>` : null}</div>`;
 }
 
 /** Withdraws what is asked of an item or an episode. @param {Data} d @param {ReturnType<typeof useAction>} action @param {string} id */
@@ -75,15 +75,17 @@ function AskOf({ kind, d, off, id, children }) {
   const action = useAction();
   const waits = d.session.waiting[kind.waits].some((one) => one.toLowerCase() === id.toLowerCase());
   const noted = useNoted(d, waits);
-  const back = html`<button class="btn sm" disabled=${off || action.busy} onClick=${() => takeBack(d, action, id)}>Take it back</button>`;
+  // Made anew each time it is drawn, so that it is off while the server is silent.
+  const button = (/** @type {string} */ words, /** @type {() => void} */ click, pri = "") => html`<button class=${`btn sm${pri}`} disabled=${off || action.busy} onClick=${click}>${words}</button>`;
+  const back = () => button("Take it back", () => takeBack(d, action, id));
   const ask = (/** @type {boolean} */ now) => action.run(async () => {
     const asked = await kind.ask(d.name, { items: [id], now });
     d.again();
-    noted.note(html`Noted, and not yet done: ${id} ${kind.does} with ${asked.from}.${now ? "" : ` Sooner, at the next request, it ${kind.price(asked)}.`}
-      <div class="acts">${now ? null : html`<button class="btn sm pri" onClick=${() => ask(true)}>${kind.verb} ${id} at the next request</button>`}${back}</div>`);
+    noted.note(`Noted, and not yet done: ${id} ${kind.does} with ${asked.from}.${now ? "" : ` Sooner, at the next request, it ${kind.price(asked)}.`}`, now);
     return null;
   });
-  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title=${kind.title} onClick=${() => ask(false)}>${waits ? kind.noted : children}</button>${action.said ?? noted.words ?? (waits ? back : null)}</div>`;
+  const words = noted.words && html`<${Note}>${noted.words}<div class="acts">${noted.now ? null : button(`${kind.verb} ${id} at the next request`, () => ask(true), " pri")}${back()}</div><//>`;
+  return html`<div class="asknow"><button class="btn sm" disabled=${off || action.busy} title=${kind.title} onClick=${() => ask(false)}>${waits ? kind.noted : children}</button>${action.said ?? words ?? (waits ? back() : null)}</div>`;
 }
 
 /** That an item or an episode leaves the view. @param {{ d: Data, off: boolean, id: string, children?: Shown }} props */

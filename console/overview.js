@@ -86,7 +86,7 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor}/>
       <span class=${`nw${known(row.budget) && size > row.budget ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.budget)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
-    <td class="num c2" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${toPass(row)}</td>
+    <td class="num c2" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${watched && row.turns_to_pass !== null ? html`<span class="dim">would: ${toPass(row)}</span>` : toPass(row)}</td>
     <td class="c2"><${Spark} d=${row.spark} budget=${row.budget}/></td>
     <td class="num">${full(row.turn)}</td><td class="num c3">${would(row.passes)}</td><td class="num c2">${would(row.hops)}</td><td class="num c2">${would(row.recalls)}</td>
     <td class="num c3">${pct(share(row.cached, row.prompt))}</td>
@@ -197,7 +197,7 @@ function Sessions({ all }) {
     <select class="chip" aria-label="Zone" value=${asked["zone"] ?? ""} onChange=${(/** @type {any} */ e) => choose("zone", e.target.value)}><option value="">any zone</option>${["green", "yellow", "red", "over"].map((z) => html`<option value=${z}>${z === "over" ? "over budget" : z}</option>`)}</select>
     <select class="chip" aria-label="Model" value=${asked["model"] ?? ""} onChange=${(/** @type {any} */ e) => choose("model", e.target.value)}><option value="">any model</option>${kinds("model").map((m) => html`<option value=${m}>${cut(m)}</option>`)}</select>
     <select class="chip" aria-label="Tenant" value=${asked["tenant"] ?? ""} onChange=${(/** @type {any} */ e) => choose("tenant", e.target.value)}><option value="">any tenant</option>${kinds("tenant").map((t) => html`<option value=${t}>${t.slice(0, 8)}</option>`)}</select>
-    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span>${list.older ? html`<${SearchOlder} key=${list.older} go=${list.goOn} older=${list.older}/>` : null}</div>
+    <span class="grow"></span><span class="dim" role="status">${list.total === null ? "" : count(list.total, "session")}${list.unsearched ? html` · texts of ${full(list.unsearched)} not searched` : null}</span>${list.older ? html`<${SearchOlder} go=${list.goOn} older=${list.older}/>` : null}</div>
     ${list.error ? html`<div class="pb"><${Failed} error=${list.error} again=${list.again}/></div>` : null}
     ${list.total === null ? (list.error ? null : html`<${Waiting} rows=${8} what="the list of sessions"/>`)
       : total === 0 ? (filtered ? html`<div class="empty">No session fits. <button class="btn sm" onClick=${() => { type(""); ask(""); set({}); }}>Show all</button></div>` : html`<${NoSession} agents=${all?.server.agents}/>`)

@@ -1,6 +1,6 @@
 // What was paid and saved by day, and by model, program, tenant and role. Owns the bounds of the bars, which are cut in the
 // browser's zone, and how bars are drawn. Never adds up sessions: the server does.
-import { html, useCallback, useMemo, useNarrow, useState, useWidth } from "./lib.js";
+import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState, useWidth } from "./lib.js";
 import { api } from "./api.js";
 import { count, cut, full, pct, sense, share, short, signed, usd } from "./format.js";
 import { useEvents } from "./live.js";
@@ -38,7 +38,7 @@ function nameOf(from, range) {
   if (range === "today") return `${String(at.getHours()).padStart(2, "0")}:00`;
   const day = at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
   if (range !== "all") return day;
-  return from ? `7 days from ${day}` : "before";
+  return from ? `7 days from ${day}` : "before, and what of longer sessions is older than sixty days";
 }
 
 /** In dollars where anything has a price, else in prompt tokens. @param {Bar} bar @param {boolean} priced @returns {[number, number]} */
@@ -69,17 +69,18 @@ function Bars({ bars, range, priced, w }) {
         ${whole > paid ? html`<rect class="savedbar" x=${x + 0.5} y=${base - tall(whole)} width=${wide - 1} height=${tall(whole) - tall(paid)}/>` : null}
         <rect class="paidbar" x=${x} y=${base - tall(paid)} width=${wide} height=${tall(paid)}/>
         ${whole < paid ? html`<line class="wholeline" x1=${x - 2} x2=${x + wide + 2} y1=${base - tall(whole)} y2=${base - tall(whole)}/>` : null}
-        ${names ? html`<text class="t" x=${x + wide / 2} y=${height - 3} text-anchor=${i === bars.length - 1 && step < 40 ? "end" : "middle"}>${nameOf(bar.from, range).replace("7 days from ", "")}</text>` : null}</g>`;
+        ${names ? html`<text class="t" x=${x + wide / 2} y=${height - 3} text-anchor=${i === bars.length - 1 && step < 40 ? "end" : "middle"}>${(bar.from ? nameOf(bar.from, range).replace("7 days from ", "") : "before")}</text>` : null}</g>`;
     })}</svg>`;
 }
 
 /** @param {{ spent: Spent, by: By, priced: boolean }} props */
 function ByTable({ spent, by, priced }) {
   if (by === "role") {
+    if (!priced) return html`<p class="sub">No price is known.</p>`;
     const roles = { main: "the sessions’ work", hidden: "hidden hops", aside: "requests without tools" };
     return html`<table class="by"><caption class="sr">By role</caption><thead><tr><th scope="col">Role</th><th class="num" scope="col">Paid</th><th class="num" scope="col">Share</th></tr></thead><tbody>
       ${spent.by.role.map((row) => html`<tr key=${row.name}><td>${row.name} <span class="dim">${roles[row.name]}</span></td><td class="num">${usd(row.paid)}</td><td class="num">${pct(share(row.paid, spent.total.paid + spent.beside.paid))}</td></tr>`)}</tbody></table>
-      ${spent.beside.turns ? html`<p class="sub">aside has ${count(spent.beside.turns, "request")} beside sessions (${usd(spent.beside.paid)}), as far as this process saw them; they are in no sum above.</p>` : null}`;
+      ${spent.beside.turns ? html`<p class="sub">aside has ${count(spent.beside.turns, "request")} beside sessions (${usd(spent.beside.paid)}), as far as this process saw them, which the bars do not have</p>` : null}`;
   }
   const words = { model: "Model", agent: "Program", tenant: "Tenant" };
   const name = (/** @type {string | null} */ text) => (text === null ? "all others" : text === "" ? "not said" : by === "tenant" ? text.slice(0, 12) : cut(text));
@@ -110,21 +111,34 @@ export function Spend() {
   useEvents(useCallback((/** @type {{ kind: string }} */ event) => {
     if (event.kind === "turn") soon();
   }, [soon]), [soon]);
-  const spent = read.value;
+  // At midnight today is another day, whether or not anything happens.
+  useEffect(() => {
+    const timer = setTimeout(read.again, midnight(new Date(), -1) - Date.now() + 1000);
+    return () => clearTimeout(timer);
+  }, [read.value]);
+  // What was read last stays while another range is read, and so does what is open below.
+  const last = useRef(/** @type {{ spent: Spent, range: Range } | null} */ (null));
+  if (read.value) last.current = { spent: read.value, range };
+  const spent = read.value ?? last.current?.spent ?? null;
+  const told = read.value ? range : (last.current?.range ?? range);
   const priced = Boolean(spent && spent.total.unpriced < Math.max(1, spent.total.turns));
   const bars = useMemo(() => {
     // What was before the weeks has no bar if there is nothing.
     const all = spent?.bars ?? [];
-    return range === "all" ? all.slice(Math.max(0, all.findIndex((bar) => bar.turns > 0))) : all;
-  }, [spent, range]);
+    return told === "all" ? all.slice(Math.max(0, all.findIndex((bar) => bar.turns > 0))) : all;
+  }, [spent, told]);
   return html`<section class="panel spend" aria-label="Cost and savings"><div class="ph"><h2>Cost and savings</h2><span class="grow"></span>
       <${Seg} label="Range" v=${range} on=${setRange} o=${RANGES}/></div>
     <div class="pb" ref=${ref}>${read.error && !spent ? html`<${Failed} error=${read.error} again=${read.again}/>` : !spent ? html`<${Waiting} rows=${3} what="what was spent"/>` : html`
       <div class="headline" role="status"><${Headline} spent=${spent} priced=${priced}/>
         <span class="dim">${count(spent.total.turns, "turn")} of ${count(spent.total.sessions, "session")}${priced && spent.total.unpriced ? `, ${full(spent.total.unpriced)} without a price` : ""}${spent.whole ? "" : "; the newest 100,000 sessions only"}</span></div>
-      ${w && bars.length ? html`<${Bars} bars=${bars} range=${range} priced=${priced} w=${w}/>` : null}
-      <div class="legend" aria-hidden="true"><span><i class="sq paidkey"></i>paid</span><span><i class="sq savedkey"></i>saved: sent whole, less what was paid</span></div>`}</div>
-    ${spent ? html`<${Facts} name=${range === "today" ? "Hours" : "Days"} head=${["From", "Turns", "Paid", "Sent whole", "Saved, net", "Prompt tokens sent", "Sent whole"]}
-      rows=${() => bars.map((bar) => [nameOf(bar.from, range), full(bar.turns), usd(bar.paid), usd(bar.whole), signed(bar.saved), full(bar.sent), full(bar.client)])}/>
+      ${w && bars.length ? html`<${Bars} bars=${bars} range=${told} priced=${priced} w=${w}/>` : null}
+      <div class="legend" aria-hidden="true"><span><i class="sq paidkey"></i>${priced ? "paid" : "sent"}</span><span><i class="sq savedkey"></i>${priced ? "saved: sent whole, less what was paid" : "not sent: sent whole, less what was sent"}</span></div>`}</div>
+    ${spent ? html`<${Facts} name=${told === "today" ? "Hours" : "Days"} head=${["From", "Turns", ...(priced ? ["Paid", "Sent whole", "Saved, net"] : []), "Tokens sent", "Tokens sent whole"]}
+      rows=${() => bars.map((bar) => {
+        // Without a price there is no amount, and none is not nothing.
+        const money = (/** @type {string} */ text) => (bar.turns && bar.unpriced === bar.turns ? "–" : text);
+        return [nameOf(bar.from, told), full(bar.turns), ...(priced ? [money(usd(bar.paid)), money(usd(bar.whole)), money(signed(bar.saved))] : []), full(bar.sent), full(bar.client)];
+      })}/>
       <details class="facts"><summary>By model, program, tenant and role</summary><div class="pb"><${Seg} label="By" v=${by} on=${setBy} o=${BYS}/><div class="tw" tabindex="0" role="region" aria-label="Sums"><${ByTable} spent=${spent} by=${by} priced=${priced}/></div></div></details>` : null}</section>`;
 }

@@ -3,6 +3,7 @@
 import { html, useMemo } from "./lib.js";
 import { count, cut, full, pct, share, short } from "./format.js";
 import { inView, sentAt, sizeAt } from "./history.js";
+import { isWatched } from "./parts.js";
 import { to } from "./route.js";
 
 /** @typedef {import("./session_data.js").Data} Data */
@@ -47,12 +48,13 @@ export function byTool(items, turn) {
 export function Tools({ d, turn }) {
   const all = useMemo(() => byTool(d.items?.list ?? [], turn), [d.items, turn]);
   if (!all.length) return null;
+  const would = isWatched(d.session.row);
   const shown = all.slice(0, MOST);
   const total = all.reduce((sum, tool) => sum + tool.view, 0);
   const most = Math.max(1, ...all.map((tool) => tool.view + tool.evicted));
-  return html`<section class="panel" aria-label="By tool"><div class="ph"><h2>By tool</h2><span class="dim">whose tokens the view of turn ${turn} has, and what of them was evicted</span></div>
+  return html`<section class="panel" aria-label="By tool"><div class="ph"><h2>By tool</h2><span class="dim">${would ? `whose tokens the view of turn ${turn} would have, and what of them would be evicted` : `whose tokens the view of turn ${turn} has, and what of them was evicted`}</span></div>
     <div class="tw" tabindex="0" role="region" aria-label="Tokens by tool"><table class="tools"><caption class="sr">Tokens by tool</caption><thead><tr><th scope="col">Tool</th><th class="wide" scope="col"><span class="sr">In view and evicted</span></th>
-      <th class="num" scope="col">In view</th><th class="num" scope="col">Share</th><th class="num" scope="col">Evicted</th><th class="num" scope="col">Calls</th><th class="num" scope="col" title="Evicted items that a later answer needed, and those of them that the view did not have then">Needed later</th></tr></thead>
+      <th class="num" scope="col">In view</th><th class="num" scope="col">Share</th><th class="num" scope="col">${would ? "Would be evicted" : "Evicted"}</th><th class="num" scope="col">Calls</th><th class="num" scope="col" title="Evicted items that a later answer needed, and those of them that the view did not have then">Needed later</th></tr></thead>
       <tbody>${shown.map((tool) => html`<tr key=${tool.name}><td><a href=${to(d.name, "view", { turn, find: tool.name })}>${cut(tool.name, 40)}</a></td>
         <td class="wide"><svg width="160" height="10" aria-hidden="true"><rect x="0" y="1" width=${(160 * tool.view) / most} height="8" fill="var(--sent)"/><rect x=${(160 * tool.view) / most} y="1" width=${(160 * tool.evicted) / most} height="8" fill="var(--histfill)" stroke="var(--line2)"/></svg></td>
         <td class="num">${short(tool.view)}</td><td class="num">${pct(share(tool.view, total), 0)}</td><td class="num">${tool.moved ? short(tool.evicted) : "–"}</td><td class="num">${tool.calls ? full(tool.calls) : "–"}</td>

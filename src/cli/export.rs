@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -66,6 +67,9 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How long a process may take to write out a session. A long one is read from the store whole.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
 /// What is said of a session that a process gave without its texts.
 const ASKED_WITHOUT: &str = "this session's content is not stored (that needs store.content = \"all\") or not shown \
     (console.content): only its account can be shown";
@@ -85,7 +89,7 @@ fn ask(args: &ExportArgs, name: &str) -> anyhow::Result<ExportOutput> {
     let text = runtime.block_on(async {
         let row = sessions::named(&port, name).await?;
         let session = sessions::text(&row, "session");
-        sessions::fetch(&port, &format!("/api/sessions/{session}/export")).await
+        sessions::fetch(&port, &format!("/api/sessions/{session}/export"), PATIENCE).await
     })?;
     let meta = text.lines().next().unwrap_or_default();
     let meta: serde_json::Value = serde_json::from_str(meta)?;
@@ -98,11 +102,16 @@ fn ask(args: &ExportArgs, name: &str) -> anyhow::Result<ExportOutput> {
     })
 }
 
-/// What a data directory holds.
 /// What a stopped server's directory has of a session, or which sessions it has.
 fn read(flags: &Flags, args: &ExportArgs) -> anyhow::Result<ExportOutput> {
     let config = Config::load(flags, serve::variables())?;
-    let store = open(&config)?;
+    // `--list` does not go with --admin.
+    let live = if args.list {
+        "see `plimsoll sessions`".to_owned()
+    } else {
+        format!("ask it with --admin {}", config.server.admin)
+    };
+    let store = open(&config, &live)?;
     let shown = show(&store, args.session.as_deref());
     // What was read is complete, however the directory is closed. The next start checks it.
     let _closed = store.close();
@@ -113,7 +122,8 @@ fn read(flags: &Flags, args: &ExportArgs) -> anyhow::Result<ExportOutput> {
     Ok(shown)
 }
 
-fn open(config: &Config) -> anyhow::Result<Store> {
+/// Opens the configured store. `live` says what a user can do while a process has it.
+fn open(config: &Config, live: &str) -> anyhow::Result<Store> {
     let directory = config.store.path.as_path();
     match config.store.backend {
         Backend::Memory => anyhow::bail!(
@@ -126,10 +136,9 @@ fn open(config: &Config) -> anyhow::Result<Store> {
     match Store::open(&wire::unswept(&wire::store_config(config))) {
         Ok(opened) => Ok(opened.store),
         Err(StoreError::Locked { pid, .. }) => anyhow::bail!(
-            "{} is in use by {}: ask it with --admin {}, or stop it first",
+            "{} is in use by {}: {live}, or stop it first",
             directory.display(),
             holder(pid),
-            config.server.admin,
         ),
         Err(error) => Err(error).context("can't open the store"),
     }

@@ -111,15 +111,20 @@ pub(super) async fn named(port: &AdminPort, name: &str) -> anyhow::Result<Value>
 }
 
 async fn get(port: &AdminPort, path: &str) -> anyhow::Result<Value> {
-    Ok(serde_json::from_str(&fetch(port, path).await?)?)
+    Ok(serde_json::from_str(&fetch(port, path, PATIENCE).await?)?)
 }
 
-/// What the server answers, if it does not refuse.
-pub(super) async fn fetch(port: &AdminPort, path: &str) -> anyhow::Result<String> {
+/// What the server answers within that time, if it does not refuse.
+pub(super) async fn fetch(
+    port: &AdminPort,
+    path: &str,
+    patience: Duration,
+) -> anyhow::Result<String> {
     let ask = port.request(Method::GET, path)?.send();
-    let answered = tokio::time::timeout(PATIENCE, ask).await.ok();
-    let response = answered.and_then(Result::ok);
-    let response = response.ok_or_else(|| silent(&port.url(path)))?;
+    let answered = tokio::time::timeout(patience, ask).await;
+    let response = answered
+        .with_context(|| format!("{} took longer than {patience:?}", port.url(path)))?
+        .map_err(|_| silent(&port.url(path)))?;
     let status = response.status();
     let text = response.text().await?;
     if status.is_success() {

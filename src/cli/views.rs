@@ -15,16 +15,16 @@ use super::lab::count;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("looked").args(["views", "cut_points"]).multiple(true)))]
 pub struct ViewsArgs {
-    /// Cut each conversation once, before a request above the ceiling, and say whether what each policy
+    /// Cut each conversation once, before a request above the budget, and say whether what each policy
     /// still shows there holds what the recorded future needs (docs/evidence/quality.md). With --views, write
-    /// the views at these points. Takes one ceiling.
+    /// the views at these points. Takes one budget.
     #[arg(long, conflicts_with_all = ["json", "html", "explain"])]
     pub cut_points: bool,
     /// Of the future, the answers that count [default: all].
     #[arg(long, value_name = "COUNT", requires = "cut_points", value_parser = clap::value_parser!(u32).range(1..))]
     horizon: Option<u32>,
     /// Write what each policy sends at some turns, and the recorded answer, for a model to judge
-    /// (docs/evidence/quality.md). Takes one ceiling.
+    /// (docs/evidence/quality.md). Takes one budget.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "explain"])]
     pub views: Option<PathBuf>,
     /// Write what stands for one evicted exploration in several forms in place of what each policy sends, at turns whose

@@ -65,6 +65,7 @@ class Fake(ThreadingHTTPServer):
         self.refuse = {}
         self.pins = set()
         self.changes = []
+        self.priced = True
         self.waiting = {"pins": 0, "evict": False, "evictions": [], "recalls": []}
         self.asked = []
         self.faults = []
@@ -227,10 +228,10 @@ def spend(server, query):
         one = {
             "sessions": 1,
             "turns": row["turn"],
-            "unpriced": 0,
-            "paid": usd["whole" if watched else "paid"],
-            "whole": usd["whole"],
-            "saved": 0.0 if watched else usd["net"],
+            "unpriced": 0 if server.priced else row["turn"],
+            "paid": usd["whole" if watched else "paid"] if server.priced else 0.0,
+            "whole": usd["whole"] if server.priced else 0.0,
+            "saved": 0.0 if watched or not server.priced else usd["net"],
             "sent": row["prompt"],
             "client": row["prompt"] * 2,
         }

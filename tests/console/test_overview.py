@@ -75,13 +75,31 @@ def test_days_are_cut_in_the_browsers_zone(stage, fake):
     assert {bound // 1000 % 86400 for bound in bounds} == {18 * 3600 + 15 * 60}
 
 
-def test_the_next_to_reach_the_line_stands_first(stage, fake):
+def test_the_next_to_reach_the_budget_stands_first(stage, fake):
+    for at, row in enumerate(fake.rows):
+        row.update(parent=None, turns_to_pass=None if at % 5 == 1 else (7 * at + 3) % 11)
     page = stage.open(fake.url)
-    page.get_by_role("button", name="Next pass").click()
     cells = rows(page).locator("td:nth-child(3)")
-    first = cells.first.inner_text()
-    assert first.startswith("~") or first == "next turn"
+    expect(cells.first).to_contain_text("3")
+    with page.expect_response(re.compile("sort=next")):
+        page.get_by_role("button", name="Next pass").click()
+    expect(cells.first).to_have_text("next turn")
+    found = [int(text.split()[-2].lstrip("~")) for text in cells.all_inner_texts() if "~" in text]
+    assert found == sorted(found) and len(found) > 5
     expect(cells.last).to_have_text("–")
+
+
+def test_without_a_price_tokens_are_told_and_no_money(stage, fake):
+    fake.priced = False
+    page = stage.open(fake.url)
+    spend(page).get_by_role("button", name="30 days").click()
+    expect(spend(page).locator(".headline")).to_contain_text("no price is known")
+    expect(spend(page).locator(".headline")).not_to_contain_text("$")
+    spend(page).get_by_text("Days as a table").click()
+    expect(spend(page).get_by_role("region", name="Days")).not_to_contain_text("$")
+    # What is open stays so, whichever range is read.
+    spend(page).get_by_role("button", name="7 days").click()
+    expect(spend(page).get_by_role("region", name="Days").locator("tbody tr")).to_have_count(7)
 
 
 def test_a_loss_is_not_green(stage, fake):

@@ -27,7 +27,7 @@ def test_why_a_cache_missed_leads_to_what_changed(stage, fake):
     fake.changes = [change]
     page = stage.open(session_url(fake))
     # A lane of the timeline has a mark for it.
-    assert page.locator(".lanes").get_by_text("cache missed").is_visible()
+    expect(page.locator(".lanes").get_by_text("cache missed")).to_be_visible()
     page.get_by_role("link", name="Turns").click()
     page.get_by_role("button", name="cache missed").click()
     page.get_by_role("link", name="cache missed 31k: the agent’s system text changed").click()

@@ -328,6 +328,9 @@ async fn a_session_is_got_as_a_file() {
             ShownContent::Off => {
                 assert!(written.contains("Find out what") && !text.contains("Find out what"));
                 assert!(text.starts_with("{\"_meta\":") && text.contains("\"content\":false"));
+                // What hidden calls say is text as well.
+                assert!(!written.contains("\"arguments\":null"));
+                assert!(!text.contains("\"arguments\":\"") && !text.contains("\"result\":\""));
             }
             ShownContent::Live | ShownContent::Stored => assert_eq!(text, written),
         }

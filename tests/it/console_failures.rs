@@ -66,7 +66,7 @@ async fn failures(proxy: &Proxy, query: &str, count: usize) -> Value {
 
 /// The one failure of a session that went well before it.
 async fn failed(proxy: &Proxy, stream: bool, how: &str) -> Value {
-    let name = format!("{how} {stream}");
+    let name = format!("{how}-{stream}");
     let mut agent = Agent::new(proxy, stream).with("x-plimsoll-session", &name);
     agent.user("begin");
     let begun = agent.turn().await;

@@ -337,7 +337,7 @@ async fn what_was_needed_later_is_what_the_lab_says() {
             if let Some(how) = need["how"].as_str() {
                 let how = match how {
                     "read again" | "asked again" => "again",
-                    "in view" => "in_view",
+                    "in view" => "in view",
                     "missed" => "missed",
                     other => panic!("{other}"),
                 };

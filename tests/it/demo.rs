@@ -124,6 +124,7 @@ fn sentences(text: &str, [picture, curve]: [&str; 2]) -> [Vec<String>; 2] {
         format!("of {whole} turns through the real proxy over HTTP, at a budget of 40,000 tokens"),
         format!("The saving of {saved} is net."),
         format!("the {} extra requests", managed - whole),
+        format!("was in view there, and {in_view} at 40,000."),
     ];
     [readme, page]
 }
@@ -251,7 +252,9 @@ fn the_readme_says_what_a_larger_budget_saves() {
         "| this session, at the default budget of 80,000 tokens | {saved} less | {in_view} |"
     );
     assert!(opening().contains(&row), "the README does not say: {row}");
-    let sentence = format!("`plimsoll demo --budget 80000` saves {saved}");
+    let sentence = format!(
+        "`plimsoll demo --budget 80000` saves {saved}. Of what calls needed of evicted work, {in_view} was in view there"
+    );
     assert!(
         joined(MEASURED).contains(&sentence),
         "{MEASURED} does not say: {sentence}"

@@ -63,7 +63,9 @@ async fn a_store_lies_where_the_users_state_does_and_who_holds_it_is_told() {
     let (code, _, said) = run(at, &["export", "--list"], &env);
     assert_eq!(code, Some(1));
     assert!(
-        said.contains(&format!("in use by process {id}: stop it")),
+        said.contains(&format!(
+            "in use by process {id}: see `plimsoll sessions`, or stop it first"
+        )),
         "{said}"
     );
     end(process).await;

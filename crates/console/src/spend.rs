@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use plimsoll_model::{HourSums, SessionRow, hours};
+use plimsoll_model::{HourSums, SessionRow, TurnSums, hours};
 use plimsoll_proxy::pipeline::App;
 use plimsoll_proxy::record::{CallRole, lossy};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Spent {
             client: hour.client,
             ..Self::default()
         };
-        if row.sums.account.usd.is_none() {
+        if hour.paid == 0.0 && hour.whole == 0.0 {
             spent.unpriced = turns;
             return spent;
         }
@@ -159,7 +159,13 @@ impl Spending {
         }
         self.rows += 1;
         let mut all = Spent::default();
-        for hour in &row.hours {
+        // A row that was written before rows had hours counts where it ended.
+        let ended = [HourSums::between(newest, &TurnSums::default(), &row.sums)];
+        let hours = match row.hours.as_slice() {
+            [] => &ended,
+            hours => hours,
+        };
+        for hour in hours {
             let Some(bar) = self.bar(hour.hour, newest) else {
                 continue;
             };
@@ -170,7 +176,7 @@ impl Spending {
             let model = hour.model.as_ref().unwrap_or(&row.model);
             add(&mut self.models, model, &spent);
             all.add(&spent);
-            if row.sums.account.usd.is_some() && !rows::is_watched(row) {
+            if !rows::is_watched(row) {
                 self.hidden += f64::from(hour.hidden);
                 self.aside += f64::from(hour.aside);
             }
@@ -184,17 +190,16 @@ impl Spending {
         ControlFlow::Continue(())
     }
 
-    /// What requests beside sessions came to, in the same time.
-    fn beside<'a>(&self, hours: impl Iterator<Item = &'a HourSums>) -> Spent {
-        let mut spent = Spent::default();
+    /// What requests beside sessions came to, in the same time. Their hours add up as if they were one.
+    fn beside<'a>(&self, hours: impl Iterator<Item = &'a HourSums>) -> HourSums {
+        let mut sum = HourSums::default();
         for hour in hours.filter(|hour| self.bar(hour.hour, hour.hour).is_some()) {
-            spent.turns += u64::from(hour.turns);
-            spent.paid += f64::from(hour.paid);
+            sum.join(hour.clone());
         }
-        spent
+        sum
     }
 
-    fn shown(self, began: u64, beside: &Spent, is_whole: bool) -> Value {
+    fn shown(self, began: u64, beside: &HourSums, is_whole: bool) -> Value {
         let bars = self.bounds.iter().zip(&self.bars).map(|(from, bar)| {
             let mut shown = bar.shown();
             if let Value::Object(fields) = &mut shown {
@@ -205,10 +210,14 @@ impl Spending {
             shown
         });
         let roles = CallRole::ALL.map(|role| {
+            let (hidden, aside) = (f64::from(beside.hidden), f64::from(beside.aside));
             let paid = match role {
-                CallRole::Hidden => self.hidden,
-                CallRole::Aside => self.aside + beside.paid,
-                CallRole::Main => self.total.paid - self.hidden - self.aside,
+                CallRole::Hidden => self.hidden + hidden,
+                CallRole::Aside => self.aside + aside,
+                CallRole::Main => {
+                    let own = self.total.paid - self.hidden - self.aside;
+                    own + f64::from(beside.paid) - hidden - aside
+                }
             };
             json!({"name": role.name(), "paid": paid})
         });

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TurnSums;
+use super::{TurnAccount, TurnSums};
 
 /// An hour, in milliseconds.
 pub const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -50,10 +50,18 @@ pub struct HourSums {
 }
 
 impl HourSums {
-    /// What came between two states of a row's sums.
+    /// What came between two states of a row's sums. Once a price is not known, the sums have no dollars any more, so what
+    /// comes from then on has none either.
     #[must_use]
     pub fn between(hour: u32, before: &TurnSums, after: &TurnSums) -> Self {
-        let (from, to) = (before.account.in_dollars(), after.account.in_dollars());
+        let (from, mut to) = (before.account.in_dollars(), after.account.in_dollars());
+        if to.usd.is_none() {
+            to = TurnAccount {
+                sent: to.sent,
+                client: to.client,
+                ..from
+            };
+        }
         Self {
             hour,
             model: None,

@@ -166,7 +166,7 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
         if name.to_str().is_some_and(is_ours) {
             close_all(&entry.path(), &mut privacy);
         } else if name != IGNORE_FILE {
-            // That one may be a project's, and says nothing that others may not read.
+            // That one may be a project's, whose other files are beside it.
             foreign = true;
         }
     }
@@ -179,6 +179,7 @@ pub(super) fn close_to_others(dir: &Path) -> Privacy {
         }
     } else {
         close(dir, DIRECTORY_MODE, &mut privacy);
+        close(&dir.join(IGNORE_FILE), FILE_MODE, &mut privacy);
     }
     privacy
 }

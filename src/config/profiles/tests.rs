@@ -107,7 +107,7 @@ fn a_wrong_setting_is_told_with_its_place() {
         ),
         (
             "[profiles.a]\nkeep = 3",
-            "2: `profiles.a.keep`: invalid type",
+            "2: `profiles.a.keep`: must be a section, not 3",
         ),
         (
             "[profiles.a]\ntoken = 3",

@@ -77,7 +77,7 @@ pub fn written(
             text.push('\n');
         }
         next = behind;
-        text.push_str(&json!({ "_turn": turn(entry) }).to_string());
+        text.push_str(&json!({ "_turn": turn(entry, with_texts) }).to_string());
         text.push('\n');
     }
     Ok(Export {
@@ -131,10 +131,11 @@ fn line(meta: &Value, tools: Option<&str>) -> String {
     }
 }
 
-/// The account of a turn.
-fn turn(entry: &PathEntry) -> Value {
+/// The account of a turn. What the model and the proxy said in its hidden calls is text, too.
+fn turn(entry: &PathEntry, with_texts: bool) -> Value {
     let record = &entry.record;
-    let hops: Vec<Value> = record.hops.iter().map(hop_of).collect();
+    let hops = record.hops.iter().map(|hop| hop_of(hop, with_texts));
+    let hops: Vec<Value> = hops.collect();
     let calls = record.calls.iter();
     let calls: Vec<Value> = calls
         .map(|(id, name)| json!({"id": id.0, "name": name}))
@@ -152,7 +153,8 @@ fn turn(entry: &PathEntry) -> Value {
     })
 }
 
-fn hop_of(hop: &StoredHop) -> Value {
+fn hop_of(hop: &StoredHop, with_texts: bool) -> Value {
+    let calls = hop.calls.iter().map(|call| hidden(call, with_texts));
     let usage = hop.usage.map(|usage| {
         json!({
             "prompt": usage.prompt,
@@ -168,7 +170,7 @@ fn hop_of(hop: &StoredHop) -> Value {
         "reasoning_tokens": hop.reasoning,
         "usage": usage,
         "marks": marks(&hop.marks),
-        "hidden": hop.calls.iter().map(hidden).collect::<Vec<Value>>(),
+        "hidden": calls.collect::<Vec<Value>>(),
     })
 }
 
@@ -188,7 +190,8 @@ fn marks(moved: &[(ItemNo, StoredMark)]) -> Value {
     json!(by_mark)
 }
 
-fn hidden(call: &HiddenCall) -> Value {
+fn hidden(call: &HiddenCall, with_texts: bool) -> Value {
+    let told = |text: &String| with_texts.then(|| text.clone());
     let effect = match &call.effect {
         Effect::Started {
             name,
@@ -202,7 +205,9 @@ fn hidden(call: &HiddenCall) -> Value {
             },
             "dependencies": dependencies,
         }),
-        Effect::Ended { name, description } => json!({"ended": name, "description": description}),
+        Effect::Ended { name, description } => {
+            json!({"ended": name, "description": description.as_ref().and_then(told)})
+        }
         Effect::Recalled { id, pinned, .. } => json!({"recalled": id, "pinned": pinned}),
         Effect::Refused => Value::Null,
     };
@@ -212,8 +217,8 @@ fn hidden(call: &HiddenCall) -> Value {
             HiddenTool::Delimiter => "delimiter",
             HiddenTool::Recall => "recall",
         },
-        "arguments": call.arguments,
-        "result": call.result,
+        "arguments": told(&call.arguments),
+        "result": told(&call.result),
         "tokens": call.tokens,
         "result_tokens": call.result_tokens,
         "effect": effect,

@@ -25,7 +25,8 @@ fn of_row(entries: &[PathEntry]) -> &[PathEntry] {
 }
 
 /// What the turns of the newest one's row came to by the hour, the newest last. A record has the sums of all before it, so
-/// this looks for the first of each hour, and costs as many searches as there are hours.
+/// this looks for the first of each hour, and costs as many searches as there are hours. Whatever the path lacks, all hours
+/// together are the row's sums.
 #[must_use]
 pub fn of(entries: &[PathEntry]) -> Vec<HourSums> {
     let mut rest = of_row(entries);
@@ -36,9 +37,10 @@ pub fn of(entries: &[PathEntry]) -> Vec<HourSums> {
         let is_before = |entry: &PathEntry| hours::entry_of(hour(&entry.record), newest) < at;
         // The last one stands in its own hour, whatever the clocks of those before it said.
         let from = rest.partition_point(is_before).min(rest.len() - 1);
-        let first = rest.get(from).map(|entry| entry.record.facts.sums);
-        // What records came to that an edit has dropped is no hour's, so that of the first known turn has it.
-        let before = first.filter(|_| from > 0).unwrap_or_default();
+        let before = from.checked_sub(1).and_then(|before| rest.get(before));
+        let before = before.map(|before| before.record.sums());
+        // Records that an edit has dropped are in the sums of the next one that is known, so its hour has them.
+        let before = before.unwrap_or_default();
         found.push(between(at, &before, &last.record));
         rest = rest.get(..from).unwrap_or_default();
     }
@@ -188,6 +190,25 @@ mod tests {
                 }
                 entries.push(entry(record.clone()));
             }
+        }
+    }
+
+    proptest! {
+        /// Whatever edits dropped, nothing that the row's sums have is in no hour.
+        #[test]
+        fn hours_of_any_part_of_a_path_are_the_rows_sums(own in steps(), dropped in any::<u64>()) {
+            let mut records = row(None, 470_000 * HOUR_MS, &own);
+            let newest = records.pop().unwrap();
+            let kept = records.into_iter().enumerate();
+            let kept = kept.filter(|(at, _)| dropped >> (at % 64) & 1 == 0);
+            let entries: Vec<PathEntry> = kept.map(|(_, record)| entry(record)).collect();
+            let before = entries.last().map_or(0, |last| last.record.sums().turns);
+            prop_assert_eq!(of(&entries).iter().map(|one| one.turns).sum::<u32>(), before);
+            let whole: Vec<PathEntry> = entries.into_iter().chain([entry(newest.clone())]).collect();
+            let found = of(&whole);
+            prop_assert_eq!(found.iter().map(|one| one.turns).sum::<u32>(), newest.sums().turns);
+            let paid: f64 = found.iter().map(|one| f64::from(one.paid)).sum();
+            prop_assert!((paid - newest.sums().account.paid * 0.5).abs() < 1e-2);
         }
     }
 

@@ -2,6 +2,7 @@
 //! how the change is found and how much of it is kept. In memory alone, and only where content may be shown.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_model::MissCause;
@@ -33,7 +34,7 @@ pub struct Change {
 
 /// The changes of a session, the newest last.
 #[derive(Clone, Debug, Default)]
-pub struct Changes(VecDeque<Change>);
+pub struct Changes(VecDeque<Arc<Change>>);
 
 impl Changes {
     /// With one more. The oldest makes room.
@@ -42,29 +43,28 @@ impl Changes {
         if self.0.len() == MOST && change.is_some() {
             self.0.pop_front();
         }
-        self.0.extend(change);
+        self.0.extend(change.map(Arc::new));
         self
     }
 
     /// Each of them, the newest last.
     pub fn iter(&self) -> impl Iterator<Item = &Change> {
-        self.0.iter()
+        self.0.iter().map(Arc::as_ref)
     }
 
     /// How many bytes they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let texts = self
-            .0
             .iter()
             .flat_map(|one| [&one.same, &one.before, &one.after, &one.behind]);
         texts.map(String::len).sum::<usize>() + self.0.len() * size_of::<Change>()
     }
 }
 
-/// What of a request this cause is about, as it was sent; empty if the request has none of it. None for a cause that is not
-/// the client's.
-fn part(cause: MissCause, body: &[u8]) -> Option<&str> {
+/// What of two requests this cause is about, as it was sent; empty where one of them has none of it. None for a cause that
+/// is not the client's.
+fn parts<'a>(cause: MissCause, before: &'a [u8], after: &'a [u8]) -> Option<(&'a str, &'a str)> {
     let members: &[&str] = match cause {
         MissCause::ClientTools => &["tools"],
         // Where the system text has no member of its own, it is the first of the messages.
@@ -72,16 +72,22 @@ fn part(cause: MissCause, body: &[u8]) -> Option<&str> {
         MissCause::ClientHistory => &["messages", "input"],
         _ => return None,
     };
-    let request = Object::parse(body).ok()?;
-    let found = members.iter().find_map(|member| request.present(member));
-    std::str::from_utf8(found.unwrap_or_default()).ok()
+    let (before, after) = (Object::parse(before).ok()?, Object::parse(after).ok()?);
+    let has = |member: &&&str| {
+        [&before, &after]
+            .iter()
+            .any(|one| one.present(member).is_some())
+    };
+    let member = members.iter().find(has)?;
+    let text = |one: &Object<'a>| std::str::from_utf8(one.present(member).unwrap_or_default()).ok();
+    Some((text(&before)?, text(&after)?))
 }
 
 /// What the client changed from one body to the next. None if the cause is none of the client's own, or nothing of it
 /// differs.
 #[must_use]
 pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Option<Change> {
-    let (before, after) = (part(cause, before)?, part(cause, after)?);
+    let (before, after) = parts(cause, before, after)?;
     let from = common(before.bytes(), after.bytes());
     let (from_before, from_after) = (
         before.floor_char_boundary(from),

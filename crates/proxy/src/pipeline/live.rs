@@ -124,6 +124,29 @@ struct Recent {
     last_error: Option<u64>,
 }
 
+impl Recent {
+    /// Counts a request without a record, which no row has.
+    fn stands_beside(&mut self, hour: u32, cost: Option<&TurnAccount>) {
+        self.beside.turns += 1;
+        let mut alone = TurnSums {
+            turns: 1,
+            ..TurnSums::default()
+        };
+        if let Some(cost) = cost {
+            self.beside.add(cost);
+            alone.add(cost);
+        }
+        let alone = HourSums::between(hour, &TurnSums::default(), &alone);
+        match self.beside_hours.back_mut() {
+            Some(newest) if newest.hour == hour => newest.join(alone),
+            Some(_) | None => self.beside_hours.push_back(alone),
+        }
+        if self.beside_hours.len() > BESIDE_HOURS {
+            self.beside_hours.pop_front();
+        }
+    }
+}
+
 /// A reader's place in the feed.
 pub struct Listening {
     /// Events that it missed, if they are all known.
@@ -209,19 +232,7 @@ impl Live {
             self.tell(&mut recent, || Happened::Upstream);
         }
         if recorded.is_none() {
-            let before = recent.beside;
-            recent.beside.turns += 1;
-            if let Some(cost) = cost {
-                recent.beside.add(cost);
-            }
-            let hour = HourSums::between(hours::hour((self.clock)()), &before, &recent.beside);
-            match recent.beside_hours.back_mut() {
-                Some(newest) if newest.hour == hour.hour => newest.join(hour),
-                Some(_) | None => recent.beside_hours.push_back(hour),
-            }
-            if recent.beside_hours.len() > BESIDE_HOURS {
-                recent.beside_hours.pop_front();
-            }
+            recent.stands_beside(hours::hour((self.clock)()), cost);
         }
         if let Some(recorded) = recorded {
             self.tell(&mut recent, || Happened::Turn {
@@ -348,4 +359,25 @@ pub(super) fn counts(
     let counted = names.zip(counters);
     let counted = counted.map(|(name, count)| (name, count.load(Ordering::Relaxed)));
     counted.filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_price_takes_nothing_from_what_stands_beside_it() {
+        let mut recent = Recent::default();
+        let cost = |usd| TurnAccount {
+            paid: 8.0,
+            usd,
+            ..TurnAccount::default()
+        };
+        for (hour, usd) in [(1, Some(0.5)), (1, None), (2, Some(0.5))] {
+            recent.stands_beside(hour, Some(&cost(usd)));
+        }
+        let told = recent.beside_hours.iter();
+        let told: Vec<(u32, u32, f32)> = told.map(|one| (one.hour, one.turns, one.paid)).collect();
+        assert_eq!(told, [(1, 2, 4.0), (2, 1, 4.0)]);
+    }
 }

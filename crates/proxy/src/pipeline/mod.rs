@@ -64,6 +64,7 @@ mod record_place;
 mod refer;
 mod reporter;
 mod request;
+mod request_ids;
 mod send;
 mod serve;
 mod settings;

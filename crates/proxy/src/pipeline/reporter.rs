@@ -26,6 +26,7 @@ use super::failures::{self, Failure, FailureCause};
 use super::ledger_input::LedgerInput;
 use super::listen::AnswerEnd;
 use super::live::RecordedTurn;
+use super::request_ids::{request_id, text_of};
 use crate::record::{
     Abort, AbortPhase, AbortSide, Budget, CallRole, Context, Evicted, FailedStage, HopReport,
     PassReport, Phase, Projection, RetryReason, Route, TurnReport, Unrecorded, lossy,
@@ -574,25 +575,6 @@ impl Reporter {
         let failed = failure.map(|failure| failures::keep(&app, failure, self.erased));
         app.live.turn(&self.report, recorded, cost.as_ref(), failed);
     }
-}
-
-/// The headers in which clients and upstreams name a request.
-const REQUEST_IDS: [&str; 3] = ["x-request-id", "request-id", "apim-request-id"];
-/// The longest id that is kept, in bytes.
-const REQUEST_ID_BYTES: usize = 128;
-
-/// The id of a request, as its client or its upstream gives it.
-pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
-    let name = REQUEST_IDS
-        .iter()
-        .find(|name| headers.contains_key(**name))?;
-    text_of(headers, name)
-}
-
-/// The value of a header, if it is no longer than an id is.
-fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
-    let text = headers.get(name)?.to_str().ok()?;
-    (!text.is_empty() && text.len() <= REQUEST_ID_BYTES).then(|| text.to_owned())
 }
 
 /// What a proposal takes out of a view, by policy and level.

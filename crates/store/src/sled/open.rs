@@ -126,7 +126,8 @@ impl DataDirectory {
                 dir: self.dir.clone(),
                 pid: io::read_to_string(&file)
                     .ok()
-                    .and_then(|pid| pid.trim().parse().ok()),
+                    .and_then(|pid| pid.trim().parse().ok())
+                    .filter(is_here),
             }),
             Err(TryLockError::Error(error)) => Err(StoreError::io("locking", &path, &error)),
         }
@@ -396,4 +397,11 @@ fn is_damage(error: &StoreError) -> bool {
         #[cfg(any(test, feature = "testing"))]
         StoreError::Injected => false,
     }
+}
+
+/// Whether a process of that number may be the one that holds the lock. In a container, or over a network, the holder has
+/// another number here, or none.
+fn is_here(pid: &u32) -> bool {
+    let is_known = !cfg!(target_os = "linux") || Path::new("/proc").join(pid.to_string()).exists();
+    *pid > 1 && *pid != process::id() && is_known
 }

@@ -103,7 +103,7 @@ fn rows(page: &mut String, seen: &mut Vec<(&'static [Step], String)>, above: &st
 const COMPARED_HEAD: &str = "
 ## For comparison
 
-These take their steps while the view is above the ceiling, and once more for what the tail or somebody's wish protected.
+These take their steps while the view is over budget, and once more for what the tail or somebody's wish protected.
 
 | policy | recent at the tail | takes, down to |
 |---|---|---|
@@ -168,7 +168,7 @@ fn of_tier(tier: Tier) -> &'static str {
 fn of_tail(tail: Tail) -> &'static str {
     match tail {
         Tail::Recent => "`protect_recent` tokens",
-        Tail::Verbatim => "8,000 tokens, or a quarter of a small ceiling",
+        Tail::Verbatim => "8,000 tokens, or a quarter of a small budget",
         Tail::None => "nothing",
     }
 }
