@@ -75,7 +75,7 @@ const Retried = ({ f }) => (f.retried.length ? html`<span class="tag">tried agai
 export function FailedRow({ f, at }) {
   const here = `#/failures?number=${f.number}`;
   return html`<tr class="lk" aria-rowindex=${at + 2} onClick=${() => go(here)}><td class="num dim">${f.turn ?? "–"}</td><td class="num dim c3" title=${dated(f.at)}>${clock(f.at)}</td>
-    <td colspan="10" class="happened"><span class="tagsbox"><span class="dim">failed</span><${Got} f=${f}/><${Retried} f=${f}/><a class="u" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${cut(lineOf(f), LINE)}</a></span></td></tr>`;
+    <td colspan="10" class="happened"><span class="tagsbox"><span class="dim">failed</span><${Got} f=${f}/><span class="c4"><${Retried} f=${f}/></span><a class="u ell" href=${here} onClick=${(/** @type {Event} */ e) => e.stopPropagation()}>${cut(lineOf(f), LINE)}</a></span></td></tr>`;
 }
 
 /**

@@ -53,7 +53,12 @@ function Figures({ all }) {
 }
 
 /** About how many turns a session has to its next pass. @param {Row} row */
-const toPass = ({ turns_to_pass: turns }) => (turns === null ? html`<span class="dim">–</span>` : turns === 0 ? "next turn" : `~${count(turns, "turn")}`);
+function toPass(row) {
+  const { turns_to_pass: turns } = row;
+  if (turns === null) return html`<span class="dim">–</span>`;
+  if (isWatched(row)) return html`<span class="dim">would: ~${full(turns)}</span>`;
+  return turns === 0 ? "next turn" : `~${count(turns, "turn")}`;
+}
 
 /** What a row says beyond its figures. @param {{ row: Row }} props */
 const Notes = ({ row }) => html`${row.branch ? html` <span class="tag" title="It went on from where the session had gone on before; its sums are those of its own turns">branch</span>` : null}${isWatched(row) ? html` <span class="tag" title="Sent as it came; its figures are what managing would have come to">only observed</span>` : null}
@@ -86,7 +91,7 @@ function TableRow({ p: { row, depth, children }, at, q, folded, fold }) {
         <div class="sub ell"><span class="mono">${row.session.slice(0, 8)}</span> · ${cut(row.model)} · ${row.tenant.slice(0, 6)}${row.parent && !depth ? html` · ${row.branch ? "branch" : "sub-agent"} of <span class="mono">${row.parent.slice(0, 8)}</span>` : null}<${Notes} row=${row}/></div><${FoundItem} row=${row}/></div></div></td>
     <td><div class="gaugebox"><${Gauge} v=${size} budget=${row.budget} floor=${row.floor}/>
       <span class=${`nw${known(row.budget) && size > row.budget ? " bad" : ""}`}>${short(size)}<span class="dim"> / ${short(row.budget)}</span>${watched ? html`<div class="sub">would be ${short(row.out)}</div>` : null}</span></div></td>
-    <td class="num c2" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${watched && row.turns_to_pass !== null ? html`<span class="dim">would: ${toPass(row)}</span>` : toPass(row)}</td>
+    <td class="num c2" title="About how many turns until the view reaches the budget, if it goes on as in its last turns">${toPass(row)}</td>
     <td class="c2"><${Spark} d=${row.spark} budget=${row.budget}/></td>
     <td class="num">${full(row.turn)}</td><td class="num c3">${would(row.passes)}</td><td class="num c2">${would(row.hops)}</td><td class="num c2">${would(row.recalls)}</td>
     <td class="num c3">${pct(share(row.cached, row.prompt))}</td>

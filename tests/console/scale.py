@@ -148,7 +148,7 @@ def main(sessions=10_000, turns=5_000, kept=None):
             name.write_text(played(live, sessions, turns))
         long = name.read_text()
         views = ["timeline", "evictions", "turns", "view"]
-        paths = ["overview", "sessions?limit=100", "sessions?limit=100&spark=1", "sessions?sort=-saved&limit=100"]
+        paths = ["overview", "spend?bounds=0", "sessions?limit=100", "sessions?limit=100&spark=1", "sessions?sort=-saved&limit=100"]
         paths += ["sessions?q=session+77&limit=100&spark=1"]
         first = live.api(f"sessions/{long}/items?limit=1")["items"][0]["no"]
         paths += [f"sessions/{long}{rest}" for rest in ["", "/turns", "/items?limit=5000", f"/items/{first}?turn={turns}"]]

@@ -44,6 +44,7 @@ def test_why_a_cache_missed_leads_to_what_changed(stage, fake):
     page.get_by_role("link", name="cache missed 31k").click()
     expect(panel).to_contain_text("It is not in memory")
     fake.content = "off"
+    stage.allow("409 (Conflict)")
     page.reload()
     expect(panel).to_contain_text("content is withheld")
 
