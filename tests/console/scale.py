@@ -161,7 +161,7 @@ def main(sessions=10_000, turns=5_000, kept=None):
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             live.stop_proxy()
             live.start()
-            painted(browser, f"{live.url}/", "main table tbody tr")
+            painted(browser, f"{live.url}/", "table.ovt tbody tr")
             for view in views:
                 live.stop_proxy()
                 live.start()
