@@ -1,6 +1,6 @@
 // What was paid and saved by day, and by model, program, tenant and role. Owns the bounds of the bars, which are cut in the
 // browser's zone, and how bars are drawn. Never adds up sessions: the server does.
-import { html, useCallback, useEffect, useMemo, useNarrow, useRef, useState, useWidth } from "./lib.js";
+import { html, useEffect, useMemo, useNarrow, useRef, useState, useWidth } from "./lib.js";
 import { api } from "./api.js";
 import { count, cut, full, pct, sense, share, short, signed, usd } from "./format.js";
 import { useEvents } from "./live.js";
@@ -108,9 +108,9 @@ export function Spend() {
   const [ref, w] = useWidth();
   const read = useRead((stop) => api.spend(boundsOf(range, new Date()), stop), [range]);
   const soon = useSoon(read.again, SOON);
-  useEvents(useCallback((/** @type {{ kind: string }} */ event) => {
+  useEvents((event) => {
     if (event.kind === "turn") soon();
-  }, [soon]), [soon]);
+  }, [soon]);
   // At midnight today is another day, whether or not anything happens.
   useEffect(() => {
     const timer = setTimeout(read.again, midnight(new Date(), -1) - Date.now() + 1000);

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::dashboard::{Scrape, bounds, deployed, has, run, scrapes, spread, text};
+use super::words;
 
 /// Minutes of an hour, its first and its last one included.
 const MINUTES: usize = 61;
@@ -247,18 +248,6 @@ async fn every_rule_fires_for_its_fault_and_none_without_one() {
     }
 }
 
-/// The anchors of a page's headings, as a forge makes them.
-fn anchors(page: &str) -> BTreeSet<String> {
-    let headings = page.lines().filter(|line| line.starts_with('#'));
-    let plain = |one: &char| one.is_alphanumeric() || matches!(one, ' ' | '-' | '_');
-    let anchor = |heading: &str| {
-        let text = heading.trim_start_matches('#').trim().to_lowercase();
-        let text: String = text.chars().filter(plain).collect();
-        text.replace(' ', "-")
-    };
-    headings.map(anchor).collect()
-}
-
 #[test]
 fn every_rule_leads_to_a_place_that_is_there() {
     let rules = text("prometheus/rules.yml");
@@ -271,6 +260,6 @@ fn every_rule_leads_to_a_place_that_is_there() {
     {
         let (page, anchor) = place.split_once('#').unwrap();
         let page = fs::read_to_string(deployed("..").join(page)).unwrap();
-        assert!(anchors(&page).contains(anchor), "{place}");
+        assert!(words::anchors(&page).contains(anchor), "{place}");
     }
 }

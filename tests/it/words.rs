@@ -151,7 +151,7 @@ fn no_sentence_has_to_be_read_twice() {
 }
 
 /// What GitHub makes of the headings of a page.
-fn anchors(text: &str) -> BTreeSet<String> {
+pub fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
         let heading = line.trim_start_matches('#').trim().to_lowercase();

@@ -17,9 +17,6 @@ use super::needed::NeededLater;
 /// What a title takes that is learned after its session was weighed.
 const TITLE_BYTES: usize = 256;
 
-/// How many rows are read at a time.
-const ROWS_AT_ONCE: usize = 1000;
-
 /// A session that was read.
 #[derive(Clone, Debug)]
 pub struct Known {
@@ -93,46 +90,36 @@ pub fn each_row(
     each: &mut dyn FnMut(SessionRow) -> bool,
 ) -> Result<(), ConsoleError> {
     let has = |row: &[u8]| memchr::memmem::find(row, text.as_bytes()).is_some();
-    each_page(store, &has, &mut |rows| {
+    each_page(store, None, &has, &mut |rows| {
         Ok(rows.into_iter().all(&mut *each))
-    })
-}
-
-/// The rows of a store whose bytes `has` takes, as they were written, newest first and page by page, until `each`
-/// says that it has enough. Others are not read.
-pub fn each_page(
-    store: &Store,
-    has: &dyn Fn(&[u8]) -> bool,
-    each: &mut dyn FnMut(Vec<SessionRow>) -> Result<bool, ConsoleError>,
-) -> Result<(), ConsoleError> {
-    store.each_page(|page| {
-        let wanted = page.iter().filter(|listed| has(&listed.row));
-        // What can't be read is left out.
-        let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
-        each(rows.collect())
     })
 }
 
 /// The rows of a store behind a place of the list, newest first, until `each` says that it has enough.
 pub fn each_behind(
     store: &Store,
-    mut behind: Option<(u64, Digest)>,
+    behind: Option<(u64, Digest)>,
     each: &mut dyn FnMut(SessionRow) -> bool,
 ) -> Result<(), ConsoleError> {
-    loop {
-        let page = store.sessions(behind, ROWS_AT_ONCE)?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        behind = Some(last.place());
+    each_page(store, behind, &|_| true, &mut |rows| {
+        Ok(rows.into_iter().all(&mut *each))
+    })
+}
+
+/// The rows of a store behind a place of the list, or all, whose bytes `has` takes, as they were written. They come newest
+/// first and page by page, until `each` says that it has enough. Others are not read.
+pub fn each_page(
+    store: &Store,
+    behind: Option<(u64, Digest)>,
+    has: &dyn Fn(&[u8]) -> bool,
+    each: &mut dyn FnMut(Vec<SessionRow>) -> Result<bool, ConsoleError>,
+) -> Result<(), ConsoleError> {
+    store.each_page_behind(behind, |page| {
+        let wanted = page.iter().filter(|listed| has(&listed.row));
         // What can't be read is left out.
-        let mut rows = page
-            .iter()
-            .filter_map(|listed| rmp_serde::from_slice::<SessionRow>(&listed.row).ok());
-        if !rows.all(&mut *each) || page.len() < ROWS_AT_ONCE {
-            return Ok(());
-        }
-    }
+        let rows = wanted.filter_map(|listed| rmp_serde::from_slice(&listed.row).ok());
+        each(rows.collect())
+    })
 }
 
 /// How many rows a store has, counted up to a limit.

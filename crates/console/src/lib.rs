@@ -327,7 +327,8 @@ impl Console {
     ///
     /// # Errors
     /// If it is not known, or the store does not answer.
-    pub fn session(&self, viewer: Viewer, name: &str) -> Answer {
+    pub fn session(&self, viewer: Viewer, name: &str, query: Query) -> Answer {
+        query.end("a session")?;
         let known = self.read(name)?;
         let story = Story::of(&known.path);
         let shows = self.app.serving.shown != ShownContent::Off;
@@ -391,7 +392,8 @@ impl Console {
     ///
     /// # Errors
     /// As [`Self::turns`], and if texts may not be shown.
-    pub fn changes(&self, viewer: Viewer, name: &str) -> Answer {
+    pub fn changes(&self, viewer: Viewer, name: &str, query: Query) -> Answer {
+        query.end("changes")?;
         let known = self.read(name)?;
         let changes = content::changes(&self.app, &known)?;
         self.looked(viewer, &known);

@@ -86,7 +86,7 @@ fn family(app: &App, name: &str) -> Result<Vec<ListedRow>, ConsoleError> {
     let has = |row: &[u8]| wanted.iter().any(|text| text.find(row).is_some());
     let mut family = Vec::new();
     for watched in [false, true] {
-        known::each_page(known::store(app, watched), &has, &mut |page| {
+        known::each_page(known::store(app, watched), None, &has, &mut |page| {
             family.extend(page.into_iter().map(|row| ListedRow {
                 row,
                 watched,

@@ -56,12 +56,15 @@ pub(super) fn routes() -> Router<Admin> {
         .route("/{*file}", get(file))
         .route("/api/overview", get(overview))
         .route("/api/spend", get(spend))
-        .route("/api/failures", get(failures))
-        .route("/api/sessions", get(sessions))
-        .route("/api/sessions/{session}", get(session))
+        .route("/api/failures", get(listed(Console::failures)))
+        .route("/api/sessions", get(listed(Console::sessions)))
+        .route("/api/sessions/{session}", get(seen(Console::session)))
         .route("/api/sessions/{session}/turns", get(turns))
-        .route("/api/sessions/{session}/changes", get(changes))
-        .route("/api/sessions/{session}/items", get(items))
+        .route(
+            "/api/sessions/{session}/changes",
+            get(seen(Console::changes)),
+        )
+        .route("/api/sessions/{session}/items", get(seen(Console::items)))
         .route("/api/sessions/{session}/items/{item}", get(item))
         .route("/api/sessions/{session}/passes/{turn}", get(pass))
         .route("/api/sessions/{session}/export", get(export))
@@ -235,17 +238,6 @@ async fn overview(State(admin): State<Admin>) -> Response {
     asked(admin, Console::overview).await
 }
 
-async fn failures(
-    State(admin): State<Admin>,
-    Extension(viewer): Extension<Viewer>,
-    uri: Uri,
-) -> Response {
-    asked(admin, move |console| {
-        console.failures(viewer, uri.query().unwrap_or_default())
-    })
-    .await
-}
-
 async fn spend(State(admin): State<Admin>, uri: Uri) -> Response {
     asked(admin, move |console| {
         console.spend(Query::read(uri.query().unwrap_or_default())?)
@@ -253,15 +245,30 @@ async fn spend(State(admin): State<Admin>, uri: Uri) -> Response {
     .await
 }
 
-async fn sessions(
-    State(admin): State<Admin>,
-    Extension(viewer): Extension<Viewer>,
-    uri: Uri,
-) -> Response {
-    asked(admin, move |console| {
-        console.sessions(viewer, uri.query().unwrap_or_default())
-    })
-    .await
+/// Lists what the viewer may see, as the query asks.
+fn listed(
+    ask: fn(&Console, Viewer, &str) -> Result<Value, ConsoleError>,
+) -> impl Fn(State<Admin>, Extension<Viewer>, Uri) -> BoxFuture<'static, Response> + Clone {
+    move |State(admin), Extension(viewer), uri| {
+        Box::pin(asked(admin, move |console| {
+            ask(console, viewer, uri.query().unwrap_or_default())
+        }))
+    }
+}
+
+/// Shows the viewer something of a session.
+fn seen(
+    ask: fn(&Console, Viewer, &str, Query) -> Result<Value, ConsoleError>,
+) -> impl Fn(State<Admin>, Extension<Viewer>, Path<String>, Uri) -> BoxFuture<'static, Response> + Clone
+{
+    move |State(admin), Extension(viewer), Path(session), uri| {
+        Box::pin(of_session(
+            admin,
+            session,
+            uri,
+            move |console, name, query| ask(console, viewer, name, query),
+        ))
+    }
 }
 
 /// Asks something of a session.
@@ -278,46 +285,8 @@ async fn of_session(
     .await
 }
 
-async fn session(
-    State(admin): State<Admin>,
-    Extension(viewer): Extension<Viewer>,
-    Path(session): Path<String>,
-    uri: Uri,
-) -> Response {
-    of_session(admin, session, uri, move |console, name, query| {
-        query.end("a session")?;
-        console.session(viewer, name)
-    })
-    .await
-}
-
 async fn turns(State(admin): State<Admin>, Path(session): Path<String>, uri: Uri) -> Response {
     of_session(admin, session, uri, Console::turns).await
-}
-
-async fn changes(
-    State(admin): State<Admin>,
-    Extension(viewer): Extension<Viewer>,
-    Path(session): Path<String>,
-    uri: Uri,
-) -> Response {
-    of_session(admin, session, uri, move |console, name, query| {
-        query.end("changes")?;
-        console.changes(viewer, name)
-    })
-    .await
-}
-
-async fn items(
-    State(admin): State<Admin>,
-    Extension(viewer): Extension<Viewer>,
-    Path(session): Path<String>,
-    uri: Uri,
-) -> Response {
-    of_session(admin, session, uri, move |console, name, query| {
-        console.items(viewer, name, query)
-    })
-    .await
 }
 
 async fn item(

@@ -210,15 +210,26 @@ impl Store {
     /// As [`Self::sessions`], and what `each` fails with.
     pub fn each_page<E: From<StoreError>>(
         &self,
+        each: impl FnMut(&[Listed]) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        self.each_page_behind(None, each)
+    }
+
+    /// As [`Self::each_page`], from behind a place of the list.
+    ///
+    /// # Errors
+    /// As [`Self::each_page`].
+    pub fn each_page_behind<E: From<StoreError>>(
+        &self,
+        mut behind: Option<(u64, Digest)>,
         mut each: impl FnMut(&[Listed]) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let mut before = None;
         loop {
-            let page = self.sessions(before, ROWS_OF_A_PAGE)?;
+            let page = self.sessions(behind, ROWS_OF_A_PAGE)?;
             let Some(last) = page.last() else {
                 return Ok(());
             };
-            before = Some(last.place());
+            behind = Some(last.place());
             if !each(&page)? || page.len() < ROWS_OF_A_PAGE {
                 return Ok(());
             }

@@ -16,12 +16,13 @@ fn of_row(entries: &[PathEntry]) -> &[PathEntry] {
     let Some(newest) = entries.last() else {
         return entries;
     };
-    let newest = &newest.record;
-    let is_other = |entry: &PathEntry| {
-        entry.record.session != newest.session || entry.record.facts.branch != newest.facts.branch
-    };
-    let from = entries.partition_point(is_other);
+    let from = entries.partition_point(|entry| !shares_row(&entry.record, &newest.record));
     entries.get(from..).unwrap_or_default()
+}
+
+/// Whether two turns count in the same row.
+fn shares_row(one: &TurnRecord, other: &TurnRecord) -> bool {
+    one.session == other.session && one.facts.branch == other.facts.branch
 }
 
 /// What the turns of the newest one's row came to by the hour, the newest last. A record has the sums of all before it, so
@@ -70,12 +71,9 @@ pub fn with(mut before: Vec<HourSums>, turn: &TurnRecord) -> Vec<HourSums> {
 /// By how many tokens the client's requests grew with each of the last turns, in the mean. 0 if they did not.
 #[must_use]
 pub fn growth(entries: &[PathEntry], turn: &TurnRecord) -> u32 {
-    let mut before = of_row(entries).iter().rev();
-    let same = |entry: &&PathEntry| {
-        entry.record.session == turn.session && entry.record.facts.branch == turn.facts.branch
-    };
-    let sizes = before.by_ref().take(GROWTH_TURNS).take_while(same);
-    let sizes = sizes.map(|entry| entry.record.facts.tokens_in);
+    let newest = entries.iter().rev().take(GROWTH_TURNS);
+    let own = newest.take_while(|entry| shares_row(&entry.record, turn));
+    let sizes = own.map(|entry| entry.record.facts.tokens_in);
     let (mut count, mut first) = (0_u64, turn.facts.tokens_in);
     for size in sizes.filter(|size| *size > 0) {
         (count, first) = (count + 1, size);
