@@ -34,40 +34,43 @@ class Provider(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
+        asked = self.rfile.read(int(self.headers["content-length"]))
         self.server.answers += 1
-        number = self.server.answers
-        arguments = json.dumps({"path": f"part-{number}.txt"})
-        call = {"id": f"call-{number}", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
-        message = {"role": "assistant", "content": f"Part {number}.", "tool_calls": [call]}
-        usage = {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
-        body = json.dumps(
-            {
-                "id": f"chatcmpl-{number}",
-                "object": "chat.completion",
-                "created": 1,
-                "model": "gpt-5",
-                "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
-                "usage": usage,
-            }
-        ).encode()
-        self.send_response(200)
+        status, answer = self.answer(asked, self.server.answers)
+        body = json.dumps(answer).encode()
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
+    def answer(self, asked, number):
+        """The status and the answer to a request."""
+        arguments = json.dumps({"path": f"part-{number}.txt"})
+        call = {"id": f"call-{number}", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
+        message = {"role": "assistant", "content": f"Part {number}.", "tool_calls": [call]}
+        return 200, {
+            "id": f"chatcmpl-{number}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-5",
+            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+            "usage": self.usage(asked),
+        }
+
+    def usage(self, asked):
+        return {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
+
 
 class Played(Live):
-    """A proxy before that provider. Its store outlives it."""
+    """A proxy before such a provider. Its store outlives it."""
 
-    def __init__(self, directory):
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    def __init__(self, directory, provider=Provider):
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), provider)
         self.server.answers = 0
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         super().__init__(directory, PLIMSOLL__DELIMITER__GUIDE_AT="1")
         self.provider.terminate()
-        self.provider.wait()
 
     def start(self):
         self.provider_url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
@@ -167,7 +170,7 @@ def main(sessions=10_000, turns=5_000, kept=None):
                 live.start()
                 painted(browser, f"{live.url}/#/s/{long}/{view}", "main nav.tabs")
             browser.close()
-        live.stop_proxy()
+        live.stop()
         live.server.shutdown()
 
 
