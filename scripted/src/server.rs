@@ -58,6 +58,8 @@ pub struct Options {
     /// What reported prompt tokens are multiplied with, since a provider never counts as the
     /// formula does.
     pub usage_factor: f64,
+    /// The step in tokens in which prefixes are cached.
+    pub cache_step: usize,
     /// The port of the loopback interface; 0 takes a free one.
     pub port: u16,
     /// Rules of its own, beside those that all providers have.
@@ -71,6 +73,7 @@ impl Default for Options {
             window: None,
             auth: Auth::Open,
             usage_factor: 1.0,
+            cache_step: 1,
             port: 0,
             rules: Rules::default(),
         }
@@ -83,6 +86,7 @@ impl std::fmt::Debug for Options {
             .field("window", &self.window)
             .field("auth", &self.auth)
             .field("usage_factor", &self.usage_factor)
+            .field("cache_step", &self.cache_step)
             .field("port", &self.port)
             .field("rules", &self.rules)
             .finish_non_exhaustive()
@@ -297,7 +301,9 @@ impl Shared {
         if looked.value.is_ok() && form == Form::Chat {
             let outline = Outline::read(body);
             let mut cache = locked(&self.cache);
-            looked.tokens.cached = cache.admit(credential(parts), &outline, &self.sizer);
+            let held = cache.admit(credential(parts), &outline, &self.sizer);
+            let step = self.options.cache_step.max(1);
+            looked.tokens.cached = held / step * step;
         }
         looked
     }

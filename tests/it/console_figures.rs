@@ -12,23 +12,22 @@ use plimsoll_lab::{
 };
 use plimsoll_scripted::trace::{Answer, Recording};
 use plimsoll_scripted::{Call, Options as ProviderOptions, Provider, Reply, Script};
-use plimsoll_tokens::Models;
 use serde_json::{Value, json};
 
 use super::console::{got, posted_raw};
 use super::metered::{self, counter};
 use super::support::{Proxy, client, soon};
 
-const MODEL: &str = "gpt-5";
+pub const MODEL: &str = "gpt-5";
 
 /// A recorded session and the ceiling that it is played under.
-struct Case {
-    path: PathBuf,
-    ceiling: u32,
+pub struct Case {
+    pub path: PathBuf,
+    pub ceiling: u32,
 }
 
 /// The session of the demo, and some others where they are.
-fn cases() -> Vec<Case> {
+pub fn cases() -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let traces = root.join("../shared/traces/sessions");
     let mut all = vec![(root.join("assets/demo/session.jsonl.zst"), 40_000)];
@@ -56,8 +55,8 @@ fn kept(answer: &Answer) -> Value {
     message
 }
 
-/// A recorded session as a strict provider takes it, without its reasoning and its times.
-fn read(path: &Path) -> (Recording, Trace) {
+/// A recorded session as a strict provider takes it, without its reasoning and its times; as a file too.
+pub fn read(path: &Path) -> (Recording, Trace, String) {
     let bytes = zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap();
     let recording = Recording::parse(&String::from_utf8(bytes).unwrap()).unwrap();
     let tools = recording.tools.as_deref().unwrap_or("[]");
@@ -69,7 +68,56 @@ fn read(path: &Path) -> (Recording, Trace) {
         lines.push(kept(&turn.answer).to_string());
     }
     let trace = trace::parse("recorded", &lines.join("\n")).unwrap();
-    (recording, trace)
+    (recording, trace, lines.join("\n"))
+}
+
+/// A provider that gives a recording's answers, and caches prefixes in steps, as that of the model does.
+pub async fn provider(recording: &Recording) -> Provider {
+    let turns = recording.turns.iter();
+    let answers: Vec<Answer> = turns.map(|turn| turn.answer.clone()).collect();
+    let script = Script::ask(move |view| {
+        let turn: usize = view.header("x-test-turn").unwrap().parse().unwrap();
+        let answer = &answers[turn];
+        Reply {
+            text: answer.text.clone(),
+            calls: answer.calls.clone(),
+            ..Reply::default()
+        }
+    });
+    let options = ProviderOptions {
+        count: counter(),
+        cache_step: 128,
+        ..ProviderOptions::default()
+    };
+    Provider::start(script, options).await.unwrap()
+}
+
+/// Plays a session through the proxy at `base`, as an agent does that resends what it has; the session's id.
+pub async fn play(base: &str, recording: &Recording, trace: &Trace) -> String {
+    let mut session = String::new();
+    let tools = trace.tools.as_deref().unwrap();
+    let mut history: Vec<String> = Vec::new();
+    for (at, turn) in recording.turns.iter().enumerate() {
+        history.extend(turn.before.iter().map(|message| message.raw.clone()));
+        let body = format!(
+            r#"{{"model":"{MODEL}","tools":{tools},"messages":[{}]}}"#,
+            history.join(",")
+        );
+        let request = client()
+            .post(format!("{base}/v1/chat/completions"))
+            .header("authorization", "Bearer k")
+            .header("content-type", "application/json")
+            .header("x-test-turn", at.to_string())
+            .body(body);
+        let response = soon(request.send()).await.unwrap();
+        let status = response.status();
+        let named = response.headers().get("x-plimsoll-session").cloned();
+        let text = response.text().await.unwrap();
+        assert!(status.is_success(), "turn {at}: {text}");
+        session = named.unwrap().to_str().unwrap().to_owned();
+        history.push(kept(&turn.answer).to_string());
+    }
+    session
 }
 
 /// A session that was played live.
@@ -80,56 +128,15 @@ struct Live {
 }
 
 impl Live {
-    /// Plays a session, as an agent does that resends what it has.
     async fn play(recording: &Recording, trace: &Trace, ceiling: u32) -> Self {
-        let answers: Vec<Answer> = recording
-            .turns
-            .iter()
-            .map(|turn| turn.answer.clone())
-            .collect();
-        let script = Script::ask(move |view| {
-            let turn: usize = view.header("x-test-turn").unwrap().parse().unwrap();
-            let answer = &answers[turn];
-            Reply {
-                text: answer.text.clone(),
-                calls: answer.calls.clone(),
-                ..Reply::default()
-            }
-        });
-        let options = ProviderOptions {
-            count: counter(),
-            ..ProviderOptions::default()
-        };
-        let provider = Provider::start(script, options).await.unwrap();
+        let provider = provider(recording).await;
         let proxy = Proxy::with(provider.address, |config: &mut Config| {
             config.budget.ceiling = ceiling;
             config.delimiter.enabled = false;
             config.recall.enabled = false;
         })
         .await;
-        let mut session = String::new();
-        let tools = trace.tools.as_deref().unwrap();
-        let mut history: Vec<String> = Vec::new();
-        for (at, turn) in recording.turns.iter().enumerate() {
-            history.extend(turn.before.iter().map(|message| message.raw.clone()));
-            let body = format!(
-                r#"{{"model":"{MODEL}","tools":{tools},"messages":[{}]}}"#,
-                history.join(",")
-            );
-            let request = client()
-                .post(proxy.url("/v1/chat/completions"))
-                .header("authorization", "Bearer k")
-                .header("content-type", "application/json")
-                .header("x-test-turn", at.to_string())
-                .body(body);
-            let response = soon(request.send()).await.unwrap();
-            let status = response.status();
-            let named = response.headers().get("x-plimsoll-session").cloned();
-            let text = response.text().await.unwrap();
-            assert!(status.is_success(), "turn {at}: {text}");
-            session = named.unwrap().to_str().unwrap().to_owned();
-            history.push(kept(&turn.answer).to_string());
-        }
+        let session = play(&proxy.url(""), recording, trace).await;
         Self {
             proxy,
             session,
@@ -142,19 +149,13 @@ impl Live {
     }
 }
 
-/// The lab under the settings of the live session: nobody marks episodes, and the cache is that of the
-/// scripted provider, which holds every prefix.
+/// The lab under the settings of the live session: nobody marks episodes, and the cache is that of the model.
 fn lab(ceiling: u32, ladder: Ladder) -> Lab {
-    let family = Models::builtin().family(MODEL).clone();
-    let pricing = Pricing {
-        family,
-        ..Pricing::default()
-    };
     let options = Options {
         policies: vec![ladder],
         ceilings: vec![ceiling],
         annotate: Annotate::None,
-        pricing,
+        pricing: Pricing::named(MODEL).unwrap(),
         threads: 1,
         ..Options::default()
     };
@@ -162,7 +163,7 @@ fn lab(ceiling: u32, ladder: Ladder) -> Lab {
 }
 
 #[track_caller]
-fn near(found: f64, expect: f64, what: &str) {
+pub fn near(found: f64, expect: f64, what: &str) {
     let most = 1e-9 * expect.abs().max(1.0);
     assert!(
         (found - expect).abs() <= most,
@@ -179,7 +180,7 @@ fn column(columns: &Value, name: &str) -> Vec<u64> {
 #[tokio::test]
 async fn what_is_saved_is_what_the_ledger_and_the_lab_say() {
     for Case { path, ceiling } in cases() {
-        let (recording, trace) = read(&path);
+        let (recording, trace, _) = read(&path);
         let live = Live::play(&recording, &trace, ceiling).await;
         let lab_run = lab(ceiling, Ladder::default()).session(&trace).unwrap();
         let lab_none = lab(ceiling, Ladder::from(Policy::None))
@@ -320,7 +321,7 @@ fn worst(
 async fn what_was_needed_later_is_what_the_lab_says() {
     let mut words = BTreeMap::new();
     for Case { path, ceiling } in cases() {
-        let (recording, trace) = read(&path);
+        let (recording, trace, _) = read(&path);
         let live = Live::play(&recording, &trace, ceiling).await;
         let needs = lab(ceiling, Ladder::default()).needed(&trace).unwrap();
         // The newest answer of a live session is seen with the request that brings it back.
@@ -378,7 +379,7 @@ async fn what_was_needed_later_is_what_the_lab_says() {
 #[tokio::test]
 async fn what_if_is_what_the_lab_says() {
     let Case { path, ceiling } = cases().swap_remove(0);
-    let (recording, trace) = read(&path);
+    let (recording, trace, _) = read(&path);
     let live = Live::play(&recording, &trace, ceiling).await;
     let taus = [ceiling, ceiling * 2];
     let ask = json!({"budgets": taus, "policies": ["none", "cwl"]});

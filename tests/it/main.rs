@@ -76,6 +76,7 @@ mod other_keys;
 mod pass;
 mod patience;
 mod pins;
+mod played_day;
 mod policies;
 mod process;
 mod profiles;

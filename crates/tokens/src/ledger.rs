@@ -227,8 +227,14 @@ impl LedgerTerms {
             let held = broken && self.seen && self.warm;
             return if held { self.in_steps(own) } else { 0 };
         }
+        // A provider that reads in steps would have read the other request in them too.
+        let step = if got.is_multiple_of(self.step()) {
+            self.step()
+        } else {
+            1
+        };
         match got.checked_sub(due) {
-            Some(_) if broken => own,
+            Some(more) if broken || more < step => own - own % step,
             // The provider read more than is known here: other conversations begin in the same way,
             // and so would this request.
             Some(more) => own + more - (added.within(got) - added.within(due)).min(more),
@@ -319,6 +325,12 @@ impl LedgerTerms {
         }
     }
 
+    /// A difference that is no more than what caching in steps makes of another length; else nothing.
+    fn rounded(&self, difference: f64, usage: &Usage) -> f64 {
+        let most = wide(self.step()) * self.each_beyond_read(usage);
+        if difference <= most { difference } else { 0.0 }
+    }
+
     /// What tokens cost that were not read from the cache, beyond the price of a read.
     fn beyond_read(&self, usage: &Usage) -> f64 {
         let cost = cost(usage, &self.prices);
@@ -390,6 +402,15 @@ impl SavedParts {
     #[must_use]
     pub fn net(&self) -> f64 {
         self.evicted + self.breakpoints - self.rewritten - self.annotated
+    }
+
+    /// Takes in what a cache that holds steps did not read or read in addition because the view has another length:
+    /// by eviction, and else by what was added.
+    fn round(&mut self, saved: f64, edited: bool) {
+        match edited {
+            true => self.evicted += saved,
+            false => self.annotated -= saved,
+        }
     }
 }
 
@@ -502,14 +523,18 @@ fn parts(terms: &LedgerTerms, shown: &Shown, view: &Usage, own: &Usage) -> Saved
             // A cold cache is filled with less.
             let less = (gone.max(0.0) * terms.each_beyond_read(own)).min(-more);
             parts.evicted += less;
-            parts.unexplained = -more - less;
+            let rest = -more - less;
+            let rounded = terms.rounded(rest, own);
+            parts.round(rounded, shown.edited);
+            parts.unexplained = rest - rounded;
         }
         (false, false) => {
-            // A token's worth is rounding.
-            let most = dear + terms.each_beyond_read(view);
-            let most = if more <= most { more } else { dear };
-            parts.annotated += most;
-            parts.unexplained = most - more;
+            let added = dear.min(more);
+            parts.annotated += added;
+            let rest = more - added;
+            let rounded = terms.rounded(rest, view);
+            parts.round(-rounded, shown.edited);
+            parts.unexplained = rounded - rest;
         }
     }
     parts

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_model::MissCause;
-use plimsoll_model::raw::Object;
+use plimsoll_model::raw::{self, Object};
 
 /// How many changes of a session are kept, the newest.
 const MOST: usize = 8;
@@ -97,11 +97,26 @@ pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Opt
     if old.is_empty() && new.is_empty() {
         return None;
     }
-    // A history also grew at its end, so nothing of what stands there has to be the same.
-    let end = common(old.bytes().rev(), new.bytes().rev());
+    // What came in shifts what stands behind it. What changed in its place does not, but then a history also grew at
+    // its end. Of the two, the one is meant that leaves more as it was.
+    let grown = (ends(before, after), ends(after, before));
+    let [shifted, in_place] = [(before.len(), after.len()), grown].map(|(old_to, new_to)| {
+        let (old, new) = (
+            before.get(from_before..old_to),
+            after.get(from_after..new_to),
+        );
+        let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+        let end = common(old.bytes().rev(), new.bytes().rev());
+        (end, old.len() - end, new.len() - end)
+    });
+    let (_, old_to, new_to) = if in_place.0 > shifted.0 {
+        in_place
+    } else {
+        shifted
+    };
     let (old_to, new_to) = (
-        old.ceil_char_boundary(old.len() - end),
-        new.ceil_char_boundary(new.len() - end),
+        old.ceil_char_boundary(old_to),
+        new.ceil_char_boundary(new_to),
     );
     let around = before.ceil_char_boundary(from_before.saturating_sub(AROUND_BYTES));
     let behind = old.get(old_to..)?;
@@ -116,6 +131,15 @@ pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Opt
             .unwrap_or(behind)
             .to_owned(),
     })
+}
+
+/// Where that of a list ends which another list has as many elements of; all of what is no list.
+fn ends(list: &str, other: &str) -> usize {
+    let elements = |text: &str| raw::array(text.as_bytes()).unwrap_or_default();
+    let (own, most) = (elements(list), elements(other).len());
+    own.get(..own.len().min(most))
+        .and_then(<[_]>::last)
+        .map_or(list.len(), |last| last.end)
 }
 
 /// How many bytes two run on alike.
@@ -179,6 +203,22 @@ mod tests {
             found(MissCause::ClientTools, "{}", r#"{"tools":[1]}"#),
             told("", "", "[1]")
         );
+    }
+
+    #[test]
+    fn what_changed_in_its_place_is_told_alone_where_the_history_also_grew() {
+        let body = |clock: &str, more: &str| {
+            format!(
+                r#"{{"messages":[{{"content":"It is {clock}, says the tower."}},{{"content":"a"}}{more}]}}"#
+            )
+        };
+        let (_, before, after) = found(
+            MissCause::ClientSystem,
+            &body("10:00", ""),
+            &body("11:11", r#",{"content":"ab"},{"content":"b"}"#),
+        )
+        .unwrap();
+        assert_eq!((before.as_str(), after.as_str()), ("0:00", "1:11"));
     }
 
     #[test]
