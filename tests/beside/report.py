@@ -70,8 +70,9 @@ def interval(pairs):
     return (draws[int(len(draws) * 0.025)], draws[int(len(draws) * 0.975)]) if draws else None
 
 
-def percent(value, digits=0):
-    return "–" if value is None else f"{value * 100:.{digits}f} %"
+def percent(value):
+    """Whole per cent, without the sign: that stands in the column's head."""
+    return "–" if value is None else f"{value * 100:.0f}"
 
 
 def three(value):
@@ -82,14 +83,11 @@ def interval_of(pair):
     value, ends = pair
     if value is None or ends is None:
         return "–"
-    return f"{three(value)} ({three(ends[0])} – {three(ends[1])})"
+    return f"{three(value)} ({three(ends[0])}–{three(ends[1])})"
 
 
 def milliseconds(values):
-    if not values:
-        return "–", "–"
-    values = sorted(values)
-    return f"{statistics.median(values):.1f}", f"{values[min(len(values) - 1, int(len(values) * 0.99))]:.0f}"
+    return f"{statistics.median(values):.1f}" if values else "–"
 
 
 def money(one, vendor):
@@ -103,23 +101,17 @@ def row(one, columns):
     """One arm's line."""
     if not one.rows:
         return [one.arm.name, "failed"] + [""] * (len(columns) - 1)
-    p50, p99 = milliseconds(one.added()) if one.arm.kind != "none" else ("–", "–")
     cells = {
-        "sessions": f"{len(one.rows)}" + (f", {len(one.errors)} failed" if one.errors else ""),
-        "requests": f"{one.total('requests'):,}",
         "M tokens": f"{one.total('sent') / MILLION:.2f}",
         "K": interval_of(one.share("kept", "need")),
         "arguments in view": interval_of(one.share("seen", "said")),
         "or to be called back": three(one.share("back", "said")[0]),
-        "whole calls": interval_of(one.share("whole", "calls")),
-        "refused": one.total("refused"),
         "user texts": one.total("users_touched"),
-        "system text": one.total("system_touched"),
         "breaks": one.total("breaks"),
-        "over": f"{one.total('over'):,}" + ("" if one.arm.budget else " *"),
+        "over": f"{one.total('over'):,}" + ("" if one.arm.budget else "*"),
         "largest": f"{max(play['peak'] for play in one.rows.values()):,}",
-        "ms p50": p50, "ms p99": p99,
-        **{vendor: money(one, vendor) for vendor in one.vendors},
+        "ms p50": milliseconds(one.added() if one.arm.kind != "none" else []),
+        **{f"{vendor}, %": money(one, vendor) for vendor in one.vendors},
     }
     return [one.arm.name] + [str(cells[name]) for name in columns]
 
@@ -134,9 +126,9 @@ def lengths(sums, bounds):
     """Money beside `none` at the first vendor, and K, by how long sessions grow."""
     vendor = next(iter(sums[0].vendors))
     groups = list(zip([0, *bounds], [*bounds, None]))
-    head = ["arm"] + [f"{vendor}, {span(*one)}" for one in groups] + [f"K, {span(*one)}" for one in groups]
+    head = ["arm"] + [f"{vendor}, %, {span(*one)}" for one in groups] + [f"K, {span(*one)}" for one in groups]
     rows = []
-    for one in sums:
+    for one in (one for one in sums if one.arm.kind != "none"):
         parts = [part(one, low, high) for low, high in groups]
         rows.append([one.arm.name, *(f"{percent(each.relative(vendor))}" for each in parts),
                      *(three(each.share("kept", "need")[0]) for each in parts)])
@@ -157,17 +149,19 @@ def part(one, low, high):
 
 
 def losses(sums):
-    """For each arm of ours and each vendor: which other arms cost less there and show at least as much of what the
-    next call needs."""
+    """For each arm of ours: in how many sessions it costs more than `none`, by vendor; and which other arms cost less
+    and show at least as much of what the next call needs."""
+    vendors = list(sums[0].vendors)
     found = []
     for ours in (one for one in sums if one.arm.kind.startswith("plimsoll") and one.rows):
-        for vendor in ours.vendors:
-            better = [one.arm.name for one in sums if one.rows and not one.arm.kind.startswith("plimsoll")
-                      and one.relative(vendor) < ours.relative(vendor)
-                      and (one.share("kept", "need")[0] or 0) >= (ours.share("kept", "need")[0] or 0)]
-            found.append([ours.arm.name, vendor, percent(ours.relative(vendor)),
-                          f"{ours.dearer(vendor)} of {len(ours.rows)}", ", ".join(better) or "–"])
-    return table(("arm", "vendor", "cost", "dearer than `none`", "cheaper, and K no lower"), found)
+        better = [f"{one.arm.name} ({vendor})" for vendor in vendors for one in sums
+                  if one.rows and not one.arm.kind.startswith("plimsoll")
+                  and one.relative(vendor) < ours.relative(vendor)
+                  and (one.share("kept", "need")[0] or 0) >= (ours.share("kept", "need")[0] or 0)]
+        dearer = [ours.dearer(vendor) for vendor in vendors]
+        found.append([ours.arm.name, *dearer, ", ".join(better) or "–"])
+    head = ["dearer than `none`, sessions", *vendors, "cheaper, and K no lower"]
+    return table(head, found)
 
 
 def faults(sums):
