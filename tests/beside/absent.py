@@ -4,6 +4,7 @@ Owns the questions. An answer is what the rival itself says, so that the documen
 """
 
 import subprocess
+import textwrap
 
 import environments
 
@@ -31,7 +32,7 @@ def asked(name, program):
     except (environments.Missing, subprocess.TimeoutExpired) as failure:
         return str(failure)
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return (lines or ["nothing"])[-1][:200]
+    return textwrap.shorten((lines or ["nothing"])[-1], 90, placeholder=" …")
 
 
 def told():

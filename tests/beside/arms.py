@@ -157,7 +157,8 @@ class Headroom(Proxy):
         super().__init__()
         self.mode = mode
         self.kind = f"headroom {mode}"
-        self.why = f"`headroom proxy --mode {mode}`, without its cache of answers, all else as it comes"
+        self.why = ("`headroom proxy --mode cache`, without its cache of answers, all else as it comes"
+                    if mode == "cache" else f"the same with `--mode {mode}`")
 
     def settings(self):
         return {"package": environments.version("headroom"), "mode": self.mode}

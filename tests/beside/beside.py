@@ -30,11 +30,11 @@ MODEL = "gpt-6.1-sol"
 TRIES = 3
 LENGTHS = (100_000, 150_000)
 MONEY = ["OpenAI, %", "Anthropic, %", "DeepSeek, %"]
-HELD = ["breaks", "over", "largest"]
+HELD = ["over", "largest"]
 VALUES = [*MONEY, "arguments in view", "or to be called back", *HELD]
 SETS = {
     "recorded": {"budgets": [80_000, 40_000], "least": 80_000,
-                 "columns": ["M tokens", *MONEY, "K", "user texts", *HELD, "ms p50"]},
+                 "columns": ["M tokens", *MONEY, "K", "user texts", "breaks", *HELD, "ms p50"]},
     "bfcl": {"budgets": [8_000], "least": 8_000, "script": "bfcl.py", "columns": VALUES},
     "tau2": {"budgets": [8_000], "least": 0, "script": "tau.py", "columns": VALUES},
 }

@@ -128,7 +128,8 @@ def lengths(sums, bounds):
     groups = list(zip([0, *bounds], [*bounds, None]))
     head = ["arm"] + [f"{vendor}, %, {span(*one)}" for one in groups] + [f"K, {span(*one)}" for one in groups]
     rows = []
-    for one in (one for one in sums if one.arm.kind != "none"):
+    most = max((one.arm.budget or 0 for one in sums), default=0)
+    for one in (one for one in sums if one.arm.kind not in ("none", "plimsoll marked") and one.arm.budget in (None, most)):
         parts = [part(one, low, high) for low, high in groups]
         rows.append([one.arm.name, *(f"{percent(each.relative(vendor))}" for each in parts),
                      *(three(each.share("kept", "need")[0]) for each in parts)])
