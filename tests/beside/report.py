@@ -123,13 +123,15 @@ def table(head, rows):
 
 
 def lengths(sums, bounds):
-    """Money beside `none` at the first vendor, and K, by how long sessions grow."""
+    """Money beside `none` at the first vendor, and K, by how long sessions grow: at the largest budget, unmarked."""
     vendor = next(iter(sums[0].vendors))
     groups = list(zip([0, *bounds], [*bounds, None]))
     head = ["arm"] + [f"{vendor}, %, {span(*one)}" for one in groups] + [f"K, {span(*one)}" for one in groups]
     rows = []
     most = max((one.arm.budget or 0 for one in sums), default=0)
-    for one in (one for one in sums if one.arm.kind not in ("none", "plimsoll marked") and one.arm.budget in (None, most)):
+    for one in sums:
+        if one.arm.kind in ("none", "plimsoll marked") or one.arm.budget not in (None, most):
+            continue
         parts = [part(one, low, high) for low, high in groups]
         rows.append([one.arm.name, *(f"{percent(each.relative(vendor))}" for each in parts),
                      *(three(each.share("kept", "need")[0]) for each in parts)])

@@ -57,8 +57,11 @@ class Sums(unittest.TestCase):
 
     def test_lengths_part_the_sessions(self):
         base = {"x": row(100, peak=90_000), "y": row(100, peak=200_000)}
-        sums = [report.Sum(arm("none"), base, base, VENDORS)]
-        self.assertIn("| sessions | 1 | 1 | 1 | 1 |", report.lengths(sums, (100_000,)))
+        sums = [report.Sum(arm(name), base, base, VENDORS) for name in ("none", "other")]
+        drawn = report.lengths(sums, (100_000,))
+        self.assertIn("| sessions | 1 | 1 | 1 | 1 |", drawn)
+        self.assertIn("| other | 100 | 100 | – | – |", drawn)
+        self.assertNotIn("| none |", drawn)
 
 
 class Document(unittest.TestCase):
