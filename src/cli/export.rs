@@ -31,7 +31,8 @@ pub struct ExportArgs {
     /// Data directory [default: the configured one].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Ask the process that serves, at its admin address, in place of opening a data directory.
+    /// Ask the process that serves, at its admin address, in place of opening a data directory. Its sessions are listed
+    /// by `plimsoll sessions`.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["data", "list"])]
     admin: Option<String>,
     /// Configuration file [default: config/plimsoll.toml, if it is there].
