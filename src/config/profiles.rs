@@ -11,8 +11,8 @@ use super::given::{Given, Section};
 use super::layers::Layers;
 use super::readers::name_globs;
 use super::sections::{
-    OF_THE_PROCESS, admit, budget, cache, delimiter, fits, guide, keep, partitions, recall, rungs,
-    shares, tools,
+    OF_THE_PROCESS, admit, budget, cache, delimiter, fits, guide, keep, partitions, recall, repeat,
+    rungs, shares, tools,
 };
 use super::settings::{Config, ProfileSection};
 
@@ -83,6 +83,7 @@ fn profile(section: &mut Section<'_>, profile: &mut ProfileSection) {
     }
     guide(&mut marks, &mut turns.budget);
     delimiter(marks, &mut turns.delimiter);
+    repeat(section.section("repeat"), &mut turns.budget);
     admit(section.section("admit"), &mut turns.budget.admit);
     keep(section.section("keep"), &mut turns.budget.keep);
     partitions(&mut section.section("partitions"), &mut turns.partitions);

@@ -50,6 +50,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     budget(&mut base, &mut config.budget);
     fits(&mut base, &config.budget);
     drop(base);
+    repeat(root.section("repeat"), &mut config.budget);
     admit(root.section("admit"), &mut config.budget.admit);
     keep(root.section("keep"), &mut config.budget.keep);
     let mut parts = root.section("partitions");
@@ -211,6 +212,20 @@ pub(super) fn fits(section: &mut Section<'_>, budget: &Budget) {
         let message = "must be below the budget, or nothing could be evicted";
         section.problem("protect_recent", message);
     }
+}
+
+pub(super) fn repeat(mut section: Section<'_>, budget: &mut Budget) {
+    section.read(
+        "unchanged",
+        &mut budget.unchanged,
+        |texts: Vec<String>| match texts.iter().any(|text| text.trim().len() < 8) {
+            true => Err(
+                "a text must have at least 8 characters, or ordinary results would have it"
+                    .to_owned(),
+            ),
+            false => Ok(texts.iter().map(|text| text.to_lowercase()).collect()),
+        },
+    );
 }
 
 pub(super) fn admit(mut section: Section<'_>, admit: &mut AdmitSettings) {

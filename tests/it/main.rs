@@ -109,6 +109,7 @@ mod tidy;
 mod toolless;
 mod turns;
 mod typed;
+mod unchanged;
 mod unedited;
 mod unlearned;
 mod unpacking;

@@ -91,6 +91,10 @@ pub struct Kept {
     /// The shape by which the result was clipped when it came in; none if a pass chose the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<ResultShape>,
+    /// The call to whose result this one refers as unchanged, if a line below it says that that is not shown any more;
+    /// and whether the model could have it brought back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refers: Option<(ItemNo, bool)>,
     /// How many times running the call had brought this result, if a line below it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
@@ -101,8 +105,14 @@ impl Kept {
     /// then the model never saw more of it.
     #[must_use]
     pub fn is_entered(&self, mark: Mark) -> bool {
-        let entered = self.same.is_some() || self.shape.is_some() || self.times.is_some();
+        let entered = self.same.is_some() || self.shape.is_some() || self.has_lines_below();
         entered && mark == Mark::Clipped
+    }
+
+    /// Whether a line of ours stands below the result.
+    #[must_use]
+    pub fn has_lines_below(&self) -> bool {
+        self.refers.is_some() || self.times.is_some()
     }
 }
 

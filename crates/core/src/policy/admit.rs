@@ -21,7 +21,9 @@ fn is_spared(settings: &AdmitSettings, call: &Item) -> bool {
 
 /// Proposes a clip of each new result that is over the limits.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    fresh::edit(ask, Policy::Admit, Level::Clip, |call| kept(ask, call))
+    fresh::edit(ask, Policy::Admit, |call| {
+        Some((Level::Clip, kept(ask, call)?))
+    })
 }
 
 /// What stays of a result; `None` if all of it does.

@@ -117,6 +117,10 @@ pub struct EvictionSettings {
     pub bulk_above: u32,
     /// Which new results `admit` clips.
     pub admit: AdmitSettings,
+    /// What a result says, in lower case, that refers to an earlier one for what is unchanged.
+    pub unchanged: Arc<[String]>,
+    /// Whether the model can have brought back what left.
+    pub recalls: bool,
     /// What passes take last, with the tail of recent tokens.
     pub held: ItemSet,
     /// What the policy may not touch at all, because its filter leaves it out.
@@ -133,6 +137,8 @@ impl Default for EvictionSettings {
             reasoning_back: ReasoningBack::None,
             bulk_above: 2000,
             admit: AdmitSettings::default(),
+            unchanged: Arc::default(),
+            recalls: false,
             held: ItemSet::default(),
             spared: ItemSet::default(),
         }
@@ -242,6 +248,8 @@ label_set!(
         Clip => "clip",
         /// A new result that got a line about a loop.
         Loop => "loop",
+        /// A new result that got a line about what it refers to.
+        Refers => "refers",
         /// What an operator asked to have evicted.
         Asked => "asked",
         /// Reasoning traces of an expl.

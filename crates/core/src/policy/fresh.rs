@@ -36,25 +36,24 @@ pub fn brings_results(transcript: &Transcript) -> bool {
     !calls(transcript).is_empty()
 }
 
-/// Proposes an edit of each new result of which `choose` says what stays.
+/// Proposes an edit of each new result of which `choose` says what stays, and at which level.
 pub(super) fn edit(
     ask: &PolicyAsk<'_>,
     policy: Policy,
-    level: Level,
-    mut choose: impl FnMut(ItemIndex) -> Option<Kept>,
+    mut choose: impl FnMut(ItemIndex) -> Option<(Level, Kept)>,
 ) -> Proposal {
     let calls = calls(ask.view.transcript()).into_iter();
     let touched = calls.filter(|call| !ask.config.spared.has(*call));
     let chosen: Vec<_> = touched
-        .filter_map(|call| Some((call, Arc::new(choose(call)?))))
+        .filter_map(|call| Some((call, choose(call)?)))
         .collect();
     // Most requests bring nothing that is edited, and the state of a pass is a copy of the view.
     if chosen.is_empty() {
         return Proposal::nothing(ask);
     }
     let mut work = Work::new(ask, Protection::of_entry());
-    for (call, kept) in chosen {
-        work.shrink(level, call, Mark::Clipped, Some(kept));
+    for (call, (level, kept)) in chosen {
+        work.shrink(level, call, Mark::Clipped, Some(Arc::new(kept)));
     }
     conclude(work, ask, policy)
 }

@@ -97,7 +97,9 @@ pub fn newest_repetition<'a>(
 
 /// Proposes a line for each new result that ends a loop.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    fresh::edit(ask, Policy::LoopGuard, Level::Loop, |call| kept(ask, call))
+    fresh::edit(ask, Policy::LoopGuard, |call| {
+        Some((Level::Loop, kept(ask, call)?))
+    })
 }
 
 /// What is shown of a result already, and the line; `None` if it ends no loop.

@@ -24,6 +24,7 @@ mod protect;
 mod repeat;
 mod run;
 mod thoughts;
+mod unchanged;
 mod work;
 mod zone;
 
@@ -37,6 +38,7 @@ pub use partitions::{Partition, PartitionUse, Partitions, partitioned};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::{ItemSet, Protection, Rules};
+pub use unchanged::SAID as SAID_UNCHANGED;
 pub use work::{Freed, LastStep};
 pub use zone::Zone;
 

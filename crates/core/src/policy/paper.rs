@@ -119,6 +119,7 @@ impl Walk<'_, '_> {
             Level::Repeat
             | Level::Clip
             | Level::Loop
+            | Level::Refers
             | Level::Superseded
             | Level::Stub
             | Level::Skeleton

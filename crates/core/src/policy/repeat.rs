@@ -11,6 +11,7 @@ use plimsoll_model::{Hashed, ItemKind, ItemNo, Kept, Mark};
 use super::ask::{Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
+use super::unchanged::Referred;
 use crate::session::index::ItemIndex;
 use crate::session::{overlap, stub};
 
@@ -36,16 +37,20 @@ const STRINGS: usize = 8;
 const ALL_STRINGS: usize = 1 << 20;
 const ALL_BYTES: usize = 8 << 20;
 
-/// Proposes a pointer for each new result of which an earlier result still shows the text, or some lines.
+/// Proposes a pointer for each new result of which an earlier result still shows the text, or some lines, and a line
+/// for each that refers to what is not shown any more.
 pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
-    let mut shown = ShownResults::new(ask);
-    fresh::edit(ask, Policy::Repeat, Level::Repeat, |call| {
+    let (mut shown, mut referred) = (ShownResults::new(ask), Referred::new(ask));
+    fresh::edit(ask, Policy::Repeat, |call| {
         if ask.view.marked().mark_of(call) != Mark::Live {
             return None;
         }
+        if let Some(kept) = referred.kept(call) {
+            return Some((Level::Refers, kept));
+        }
         let (to, kept) = shown.same(call).or_else(|| shown.shared(call))?;
         shown.add(to, call, &kept);
-        Some(kept)
+        Some((Level::Repeat, kept))
     })
 }
 

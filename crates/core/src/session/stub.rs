@@ -180,6 +180,19 @@ pub fn loop_line(times: u32) -> String {
     format!("[this call has brought the same result {times} times running]")
 }
 
+/// The line below a result that refers to what `id` has shown, which the view does not show any more. `tokens` is the
+/// size of that.
+#[must_use]
+pub fn referred_line(id: &str, tokens: u32, recalls: bool) -> String {
+    let tokens = thousands(tokens);
+    let left =
+        format!("[this refers to {id}, {tokens} tokens, which is not shown in full any more");
+    match recalls {
+        true => format!("{left}: recall \"{id}\" brings it back]"),
+        false => format!("{left}]"),
+    }
+}
+
 /// The distinctive strings of a call's arguments, read as one text: its decoded string values, joined
 /// by newlines. Arguments that are not JSON are one text as they are.
 #[must_use]

@@ -281,7 +281,7 @@ impl<'a> Originals<'a> {
             };
         }
         // Everything that the note depends on is part of the key.
-        let name = (item.no, &*item.name, mark as u8);
+        let name = (item.no, &*item.name, mark as u8, self.below(kept));
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
         let make = || Left {
             result: self.result(reader, call, mark, kept),
@@ -319,7 +319,7 @@ impl<'a> Originals<'a> {
         kept: &Kept,
     ) -> Option<Note> {
         // Without a length the result is whole, or has at most a line below it.
-        if kept.of.is_none() && (kept.times.is_none() || mark != Mark::Clipped) {
+        if kept.of.is_none() && !(kept.has_lines_below() && mark == Mark::Clipped) {
             return None;
         }
         let item = self.transcript.items.get(index)?;
@@ -342,17 +342,21 @@ impl<'a> Originals<'a> {
         if entered && !is_length(kept, &original) {
             return None;
         }
-        let text = match kept.times.filter(|_| entered) {
+        let below = if entered {
+            self.below(kept)
+        } else {
+            String::new()
+        };
+        // What a line would name is not in the history any more.
+        if entered && kept.shape.is_none() && below.is_empty() {
+            return None;
+        }
+        let text = match kept.shape {
             // The result is whole, so it still begins as it did.
-            Some(times) if kept.shape.is_none() => {
-                format!("{original}\n{}", stub::loop_line(times))
-            }
-            times => {
-                let mut text = stub::result(&ids::id(item), tokens, mark, kept, &original);
-                if let Some(times) = times {
-                    text = format!("{text}\n{}", stub::loop_line(times));
-                }
-                fronted(self.transcript, index, text)
+            None if !below.is_empty() => format!("{original}{below}"),
+            _ => {
+                let text = stub::result(&ids::id(item), tokens, mark, kept, &original);
+                fronted(self.transcript, index, text + &below)
             }
         };
         let size = reader.count(&text);
@@ -375,7 +379,7 @@ impl<'a> Originals<'a> {
             let text = |at: ItemIndex| self.words(reader, at).and_then(|words| words.text());
             text(to).filter(|earlier| text(result) == Some(*earlier))?;
             let text = |id: &str, tokens, made: Option<&str>| Some(stub::pointer(id, tokens, made));
-            return Some(reader.note(self.pointing(call, at, kept.times, text)?));
+            return Some(reader.note(self.pointing(call, at, kept, text)?));
         }
         // Both texts are read for it, so it is made once.
         let digest = |at: ItemIndex| Some((self.digest(at)?, self.digest(self.item(at)?.pair?)?));
@@ -423,7 +427,7 @@ impl<'a> Originals<'a> {
             }
             end = past;
         }
-        let text = self.pointing(call, earlier, kept.times, |id, tokens, made| {
+        let text = self.pointing(call, earlier, kept, |id, tokens, made| {
             stub::shared(id, tokens, made, before.lines, &parts)
         })?;
         let size = reader.count(&text);
@@ -446,7 +450,7 @@ impl<'a> Originals<'a> {
         &self,
         call: ItemIndex,
         earlier: ItemIndex,
-        times: Option<u32>,
+        kept: &Kept,
         text: impl FnOnce(&str, u32, Option<&str>) -> Option<String>,
     ) -> Option<String> {
         let (item, first) = (self.item(call)?, self.item(earlier)?);
@@ -456,11 +460,26 @@ impl<'a> Originals<'a> {
         } else {
             self.call(earlier)
         };
-        let mut text = text(&ids::id(first), tokens, made.as_deref())?;
-        if let Some(times) = times {
-            text = format!("{text}\n{}", stub::loop_line(times));
+        let text = text(&ids::id(first), tokens, made.as_deref())?;
+        Some(fronted(self.transcript, call, text + &self.below(kept)))
+    }
+
+    /// The lines below a result, each behind a line break.
+    fn below(&self, kept: &Kept) -> String {
+        let mut below = String::new();
+        let referred = |no: ItemNo| {
+            let call = self.item(self.transcript.call(no)?)?;
+            Some((ids::id(call), self.item(call.pair?)?.tokens))
+        };
+        if let Some((no, recalls)) = kept.refers
+            && let Some((id, tokens)) = referred(no)
+        {
+            below = format!("\n{}", stub::referred_line(&id, tokens, recalls));
         }
-        Some(fronted(self.transcript, call, text))
+        if let Some(times) = kept.times {
+            below = format!("{below}\n{}", stub::loop_line(times));
+        }
+        below
     }
 
     fn item(&self, index: ItemIndex) -> Option<&'a Item> {

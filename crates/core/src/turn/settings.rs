@@ -88,6 +88,8 @@ pub struct Budget {
     pub order: Order,
     /// Which new results `admit` clips.
     pub admit: AdmitSettings,
+    /// What a result says, in lower case, that refers to an earlier one for what is unchanged.
+    pub unchanged: Arc<[String]>,
     /// What passes take last.
     pub keep: KeepSettings,
     /// What single rungs may touch, and how far down they evict.
@@ -115,6 +117,7 @@ impl Default for Budget {
             ladder: Ladder::default(),
             order: Order::Levels,
             admit: AdmitSettings::default(),
+            unchanged: policy::SAID_UNCHANGED.map(str::to_owned).into(),
             keep: KeepSettings::default(),
             rungs: RungTable::default(),
             offer: Offer::Start,
@@ -338,6 +341,7 @@ pub struct Terms {
     pub prologue_until_start: bool,
     order: Order,
     admit: AdmitSettings,
+    unchanged: Arc<[String]>,
     /// What passes take last.
     pub keep: KeepSettings,
     /// What single rungs may touch, and how far down they evict.
@@ -415,6 +419,7 @@ impl Terms {
             ladder,
             order: budget.order,
             admit: budget.admit.clone(),
+            unchanged: budget.unchanged.clone(),
             keep: budget.keep.clone(),
             rungs: budget.rungs.clone(),
             prologue_until_start: false,
@@ -445,6 +450,7 @@ impl Terms {
                 back => back,
             },
             admit: self.admit.clone(),
+            unchanged: self.unchanged.clone(),
             ..policy::EvictionSettings::default()
         }
     }

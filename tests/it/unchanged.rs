@@ -1,0 +1,172 @@
+//! Agents that answer a repeated read with "unchanged, see above" after a pass took what stood above: a line below such
+//! a result names what left, and `recall` brings it back. In all dialects, over HTTP.
+
+use plimsoll::config::Config;
+
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, call, says};
+use super::support::Proxy;
+
+/// What agents say in place of a file, as they say it.
+const CLAUDE: &str = "File unchanged since last read. The content from the earlier Read tool_result in this conversation \
+     is still current \u{2014} refer to that instead of re-reading.";
+const STUBS: [&str; 6] = [
+    CLAUDE,
+    "Wasted call \u{2014} file unchanged since your last Read. Refer to that earlier tool_result instead.",
+    r#"{"status": "unchanged", "message": "File unchanged since last read. The content from the earlier read_file result in this conversation is still current — refer to that instead of re-reading.", "path": "/src/1.rs", "dedup": true, "content_returned": false}"#,
+    r#"{"error": "BLOCKED: You have called read_file on this exact region 3 times and the file has NOT changed. STOP calling read_file for this path — the content from your earlier read_file result in this conversation is still current. Proceed with your task using the information you already have.", "path": "/src/1.rs", "already_read": 3}"#,
+    "[File src/1.rs unchanged since last read in this session \u{2014} the full content was provided earlier in this \
+     conversation. If you cannot retrieve that prior content (e.g. after context compaction) or you suspect the file was \
+     modified outside the read/edit tools (shell command, MCP tool, another process), re-read with explicit offset/limit \
+     to fetch current content.]",
+    "[File unchanged since last read: /src/1.rs]",
+];
+
+/// A file of some 700 tokens.
+fn file(number: usize) -> String {
+    let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
+    (0..80).map(line).collect()
+}
+
+fn read(id: &str, number: usize, more: &str) -> super::dialects::Call {
+    call(
+        id,
+        "Read",
+        format!(r#"{{"file_path":"/src/{number}.rs"{more}}}"#),
+    )
+}
+
+/// A model that reads eight files, then the first one again, and then does what the user says.
+fn reply(sent: &super::dialects::Sent, more: &str) -> Reply {
+    let key = sent.key();
+    match key.strip_prefix('r').and_then(|number| number.parse().ok()) {
+        Some(8) => says("", vec![read("again", 1, more)]),
+        Some(number) => says(
+            "",
+            vec![read(&format!("r{}", number + 1_usize), number + 1, "")],
+        ),
+        None if key == "go" => says("", vec![read("r1", 1, "")]),
+        None if key.starts_with("recall ") => {
+            let id = key.trim_start_matches("recall ");
+            says(
+                "",
+                vec![call("hidden", "recall", format!(r#"{{"id":"{id}"}}"#))],
+            )
+        }
+        None => says("done", Vec::new()),
+    }
+}
+
+/// Plays that, with this in place of the first file when it is read again. `more` are arguments that only the second
+/// read of it has.
+async fn played(
+    (dialect, stream): (Dialect, bool),
+    stub: &str,
+    more: &'static str,
+    set: impl FnOnce(&mut Config),
+) -> (Proxy, Provider, Agent) {
+    let provider = Provider::start(move |_, sent| reply(sent, more)).await;
+    let proxy = Proxy::with(provider.addr, |config| {
+        config.budget.ceiling = 4_000;
+        set(config);
+    })
+    .await;
+    let mut agent = Agent::new(&proxy, dialect, stream, "reads");
+    agent.tools = vec!["Read"];
+    agent.user("go");
+    loop {
+        let answer = agent.ask().await;
+        assert!(answer.whole, "{}", answer.bytes);
+        agent.keep(&answer);
+        let Some(call) = answer.calls.first() else {
+            return (proxy, provider, agent);
+        };
+        let text = match call.id.strip_prefix('r') {
+            Some(number) => file(number.parse().unwrap()),
+            None => stub.to_owned(),
+        };
+        agent.result(&call.id, &text);
+    }
+}
+
+/// The id that the line below a result names.
+fn named(shown: &str, stub: &str) -> String {
+    let line = shown
+        .strip_prefix(stub)
+        .unwrap_or_else(|| panic!("{shown}"));
+    let id = line
+        .strip_prefix("\n[this refers to ")
+        .unwrap_or_else(|| panic!("{shown}"));
+    id.split_once(',').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn a_result_that_refers_to_what_left_says_so_and_recall_brings_it_back() {
+    let streams = [false, true];
+    for of in DIALECTS
+        .into_iter()
+        .flat_map(|dialect| streams.map(|stream| (dialect, stream)))
+    {
+        let (_proxy, provider, mut agent) = played(of, CLAUDE, "", |_| {}).await;
+        let shown = provider.newest().result("again").unwrap();
+        let id = named(&shown, CLAUDE);
+        let brings = format!("any more: recall \"{id}\" brings it back]");
+        assert!(shown.ends_with(&brings), "{of:?}: {shown}");
+        assert!(
+            !agent.body().contains("this refers to"),
+            "the client sees nothing of it"
+        );
+        // What was sent once stays as it was.
+        agent.user(&format!("recall {id}"));
+        agent.turn().await;
+        let sent = provider.newest();
+        assert_eq!(sent.result("again").as_ref(), Some(&shown), "{of:?}");
+        let brought = sent.result("hidden").unwrap();
+        assert!(brought.contains(&file(1)), "{of:?}: {brought}");
+    }
+}
+
+#[tokio::test]
+async fn each_agents_words_are_known() {
+    for (stub, of) in STUBS.into_iter().zip(DIALECTS.into_iter().cycle()) {
+        let (_proxy, provider, _agent) = played((of, false), stub, "", |_| {}).await;
+        named(&provider.newest().result("again").unwrap(), stub);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_written_another_way_is_known_by_its_path() {
+    let more = r#","offset":1"#;
+    let (_proxy, provider, _agent) = played((Dialect::Chat, false), CLAUDE, more, |_| {}).await;
+    named(&provider.newest().result("again").unwrap(), CLAUDE);
+}
+
+#[tokio::test]
+async fn without_recall_the_line_offers_none() {
+    let off = |config: &mut Config| config.recall.enabled = false;
+    let (_proxy, provider, _agent) = played((Dialect::Messages, true), CLAUDE, "", off).await;
+    let shown = provider.newest().result("again").unwrap();
+    named(&shown, CLAUDE);
+    assert!(
+        shown.ends_with("any more]") && !shown.contains("recall"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn there_is_no_line_where_it_would_say_nothing_new() {
+    // Everything is in view; other words; nothing is known; the rung is not there.
+    let whole = |config: &mut Config| config.budget.ceiling = 60_000;
+    let none = |config: &mut Config| config.budget.unchanged = [].into();
+    let ladder = |config: &mut Config| config.budget.ladder = "cwl".parse().unwrap();
+    let of = (Dialect::Chat, false);
+    let other = "Nothing has changed.";
+    for (stub, set) in [
+        (CLAUDE, &whole as &dyn Fn(&mut Config)),
+        (other, &|_: &mut Config| {}),
+        (CLAUDE, &none),
+        (CLAUDE, &ladder),
+    ] {
+        let (_proxy, provider, _agent) = played(of, stub, "", set).await;
+        assert_eq!(provider.newest().result("again").as_deref(), Some(stub));
+    }
+}
