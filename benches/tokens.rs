@@ -1,6 +1,5 @@
-//! Token counting against plain `bpe-openai`, and hostile text against mixed text, as ratios of
-//! interleaved medians of one run. Prints one line a ratio, with its goal; it never fails on
-//! time, because machines differ.
+//! Token counting: speed on mixed text beside plain `bpe-openai`, what a turn's new text takes, and what ten megabytes
+//! of hostile text take, with its goal. Prints a line each; it never fails on time, because machines differ.
 
 #![expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 #![allow(missing_docs, reason = "a bench has no public items")]
@@ -15,6 +14,11 @@ use plimsoll_tokens::{Counter, Encoding};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const MEGABYTE: usize = 1_000_000;
+const HOSTILE: usize = 10 * MEGABYTE;
+/// As much of a text is counted token by token.
+const EXACT: usize = 4 << 20;
+/// What a turn adds.
+const TURN: usize = 20_000;
 const ROUNDS: usize = 15;
 
 fn main() {
@@ -30,68 +34,44 @@ fn main() {
         || u64::from(counter.count(Encoding::O200k, &mixed)),
     );
     println!(
-        "mixed: plain bpe-openai {:.1} MB/s",
-        speed(mixed.len(), plain)
-    );
-    println!(
-        "mixed: ours {:.1} MB/s, first count {:.1} MB/s",
+        "mixed: plain bpe-openai {:.1} MB/s, ours {:.1} MB/s, first count {:.1} MB/s",
+        speed(mixed.len(), plain),
         speed(mixed.len(), ours),
         speed(mixed.len(), cold)
     );
-    println!(
-        "ratio mixed speed over plain bpe-openai: {:.2} (goal at least 1.5)",
-        ratio(plain, ours)
-    );
-    println!(
-        "ratio mixed speed over plain bpe-openai, first count: {:.2}",
-        ratio(plain, cold)
-    );
-
-    let small = mixed.get(..2000).unwrap_or(&mixed);
-    let (plain, ours) = interleaved(
-        || (0..500).map(|_| plain_tokenizer.count(small) as u64).sum(),
-        || {
-            (0..500)
-                .map(|_| u64::from(counter.count(Encoding::O200k, small)))
-                .sum()
-        },
-    );
-    println!(
-        "ratio 2 KB text speed over plain bpe-openai: {:.2}",
-        ratio(plain, ours)
-    );
+    // Of a counter that has met what was before, and not this.
+    let counter = Counter::load();
+    let turns = parts(&mixed, TURN).into_iter();
+    let turns = turns.map(|turn| timed(|| counter.count(Encoding::O200k, turn)));
+    let turn = median(turns.collect());
+    println!("a turn's 20 KB: {:.3} ms", turn.as_secs_f64() * 1e3);
 
     for (name, text) in hostile() {
-        let first = timed(|| Counter::load().count(Encoding::O200k, &text));
-        let (base, attack) = interleaved(
-            || u64::from(counter.count(Encoding::O200k, &mixed)),
-            || u64::from(counter.count(Encoding::O200k, &text)),
-        );
-        let scale = mixed.len() as f64 / text.len() as f64;
+        resident();
+        let (before, _) = resident();
+        let time = timed(|| {
+            let parts = parts(&text, EXACT).into_iter();
+            parts
+                .map(|part| u64::from(counter.count(Encoding::O200k, part)))
+                .sum::<u64>()
+        });
         println!(
-            "ratio hostile {name}: {:.2} times mixed, first count {:.2} (goal at most 12)",
-            ratio(attack, base) * scale,
-            ratio(first, base) * scale
+            "10 MB of {name}: {:.2} s, {:.0} MB (goal at most 5 s, 200 MB)",
+            time.as_secs_f64(),
+            resident().1 - before
         );
     }
-    large(&counter, &mixed);
 }
 
-/// Texts of many megabytes against mixed text of one, by the byte: what is linear has the same ratio
-/// at every size, and what is bounded has a smaller one.
-fn large(counter: &Counter, mixed: &str) {
-    let base = timed(|| counter.count(Encoding::O200k, mixed));
-    for (name, text) in hostile() {
-        for megabytes in [8, 64] {
-            let large = text.repeat(megabytes);
-            let time = timed(|| counter.count(Encoding::O200k, &large));
-            let scale = mixed.len() as f64 / large.len() as f64;
-            println!(
-                "ratio hostile {name} of {megabytes} MB: {:.2} times mixed",
-                ratio(time, base) * scale
-            );
-        }
+/// A text in parts of at most so many bytes.
+fn parts(mut text: &str, most: usize) -> Vec<&str> {
+    let mut found = Vec::new();
+    while !text.is_empty() {
+        let (part, rest) = text.split_at(text.floor_char_boundary(most));
+        found.push(part);
+        text = rest;
     }
+    found
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {
@@ -111,15 +91,26 @@ fn interleaved(
         lefts.push(timed(&mut left));
         rights.push(timed(&mut right));
     }
-    let [left, right] = times.map(|mut times| {
-        times.sort();
-        times.get(ROUNDS / 2).copied().unwrap_or_default()
-    });
+    let [left, right] = times.map(median);
     (left, right)
 }
 
-fn ratio(over: Duration, under: Duration) -> f64 {
-    over.as_secs_f64() / under.as_secs_f64()
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Resident memory in MB: now, and at its highest since this was last asked, where the system tells.
+fn resident() -> (f64, f64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+            .map_or(0.0, |kib| kib * 1024.0 / 1e6)
+    };
+    let told = (field("VmRSS:"), field("VmHWM:"));
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    told
 }
 
 fn speed(bytes: usize, time: Duration) -> f64 {
@@ -183,7 +174,7 @@ fn listing(folder: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// A megabyte each of what a tokeniser may choke on.
+/// Ten megabytes each of what a tokeniser may choke on.
 fn hostile() -> Vec<(&'static str, String)> {
     let mut texts: Vec<(&str, String)> = [
         ("letter a", "a"),
@@ -216,15 +207,15 @@ fn hostile() -> Vec<(&'static str, String)> {
         ("eleven tabs and a space", "\t\t\t\t\t\t\t\t\t\t\t "),
         ("eleven dots and a mark", "...........!"),
     ]
-    .map(|(name, unit): (&str, &str)| (name, unit.repeat(MEGABYTE / unit.len())))
+    .map(|(name, unit): (&str, &str)| (name, unit.repeat(HOSTILE / unit.len())))
     .into();
     let dashes = |count| format!("{}\n", "-".repeat(count));
-    texts.push(("900 dashes a line", dashes(900).repeat(MEGABYTE / 901)));
+    texts.push(("900 dashes a line", dashes(900).repeat(HOSTILE / 901)));
     let mut random = noise();
     let mut made = |alphabet: &str| {
         let alphabet: Vec<char> = alphabet.chars().collect();
         let mut text = String::new();
-        while text.len() < MEGABYTE {
+        while text.len() < HOSTILE {
             text.extend(alphabet.get(random(alphabet.len())));
         }
         text
@@ -247,10 +238,18 @@ fn hostile() -> Vec<(&'static str, String)> {
     ));
     texts.push(("random emoji", made("😀👍❤🚀🔥🎉😂🙏💯✨🤖👀🦀🐍")));
     let mut lines = String::new();
-    while lines.len() < MEGABYTE {
+    while lines.len() < HOSTILE {
         lines.push_str(&dashes(80 + random(400)));
     }
     texts.push(("dashes of any length a line", lines));
+    texts.push(("random bytes as UTF-8", {
+        let bytes: Vec<u8> = (0..HOSTILE).map(|_| random(256) as u8).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }));
+    texts.push(("any characters", {
+        let codes = (0..HOSTILE / 4).map(|_| random(0x11_0000) as u32);
+        codes.filter_map(char::from_u32).collect()
+    }));
     texts.extend(joined(&mut random));
     texts.extend(unbroken(&mut random));
     texts
@@ -266,7 +265,7 @@ fn joined(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, String)
     ];
     let made = kinds.map(|(name, unit, least, joint)| {
         let mut text = String::new();
-        while text.len() < MEGABYTE {
+        while text.len() < HOSTILE {
             text.push_str(&unit.repeat(least + random(least * 3 / 2)));
             text.push_str(joint);
         }
@@ -290,7 +289,7 @@ fn unbroken(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, Strin
             .collect();
         let mut text = String::new();
         let mut start = 0;
-        while text.len() < MEGABYTE {
+        while text.len() < HOSTILE {
             text.push_str(fit.get(random(fit.len())).map_or(" ", |token| token));
             if text.len() > start + word {
                 text.push(' ');
@@ -299,7 +298,7 @@ fn unbroken(random: &mut impl FnMut(usize) -> usize) -> Vec<(&'static str, Strin
         }
         text
     };
-    let endless = MEGABYTE;
+    let endless = HOSTILE;
     vec![
         ("tokens of blanks", made(char::is_whitespace, endless)),
         (

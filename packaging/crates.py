@@ -20,7 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TERMS = re.compile(r"(licen[sc]e|copying|notice|unlicense|copyright)([-._].*)?", re.IGNORECASE)
 # These ship no text. Their terms are standard texts, one of those that they offer: the Apache License
 # 2.0 is ours as well, and the MIT licence names who holds the copyright.
-WITHOUT_TEXT = {"fxhash": "Apache-2.0", "include_dir": "MIT"}
+WITHOUT_TEXT = {"fxhash": "Apache-2.0", "include_dir": "MIT", "tiktoken-rs": "MIT"}
+# Whose work is in such a crate beside its authors': the code and the vocabularies of tiktoken.
+COPIED = {"tiktoken-rs": ["2022 OpenAI, Shantanu Jain"]}
 # The other of two licences: zstd's authors offer BSD or GPL, and it is used under BSD.
 NOT_TAKEN = {("zstd-sys", "zstd/COPYING")}
 
@@ -134,7 +136,7 @@ def texts(crate):
                 "add it to WITHOUT_TEXT in packaging/crates.py"
             )
         if taken == "MIT":
-            found[taken] = MIT.format(holders=", ".join(crate.authors))
+            found[taken] = MIT.format(holders=", ".join([*crate.authors, *COPIED.get(crate.name, [])]))
         else:
             found[taken] = (ROOT / "LICENSE").read_text().strip()
     return found
@@ -189,9 +191,8 @@ def third_party(crates, static):
             continue
         for path, text in texts(crate).items():
             users.setdefault(text, []).append(f"{crate.name} {crate.version} ({crate.licence}): {path}")
-    for name in ("demo", "tokens"):
-        text = (ROOT / "assets" / name / "LICENSE").read_text().strip()
-        users.setdefault(text, []).append(f"assets/{name} (MIT)")
+    demo = (ROOT / "assets/demo/LICENSE").read_text().strip()
+    users.setdefault(demo, []).append("assets/demo (MIT)")
     for name, text in linked_in(static).items():
         users.setdefault(text, []).append(name)
     users[standard_library()] = ["The Rust Standard Library"]

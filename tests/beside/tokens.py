@@ -2,16 +2,24 @@
 
 Owns the formula, which is that of the project's own scripted provider: texts, names, arguments and the JSON of the
 tools, 4 more for each message and 8 for each call. A `Sizer` remembers what it has counted. Never reads the network:
-the ranks are those that this repository ships.
+the ranks are those of the proxy's own `tiktoken-rs`.
 """
 
 import json
 import pathlib
+import subprocess
 
-RANKS = pathlib.Path(__file__).resolve().parents[2] / "assets/tokens/o200k_base.tiktoken.zst"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 A_MESSAGE = 4
 A_CALL = 8
 MARK = "prompt_cache_breakpoint"
+
+
+def ranks():
+    """The file of the vocabulary, in the crate that the proxy counts with."""
+    told = subprocess.check_output(["cargo", "metadata", "--locked", "--format-version=1"], cwd=ROOT)
+    manifest, = (crate["manifest_path"] for crate in json.loads(told)["packages"] if crate["name"] == "tiktoken-rs")
+    return pathlib.Path(manifest).parent / "assets/o200k_base.tiktoken"
 
 
 def o200k():
@@ -20,12 +28,10 @@ def o200k():
 
     import tiktoken
     import tiktoken_ext.openai_public as public
-    import zstandard
 
-    lines = zstandard.ZstdDecompressor().stream_reader(RANKS.open("rb")).read().split(b"\n")
-    pairs = (line.split() for line in lines if line)
-    ranks = {base64.b64decode(token): int(rank) for token, rank in pairs}
-    public.load_tiktoken_bpe = lambda *_, **__: ranks
+    pairs = (line.split() for line in ranks().read_bytes().splitlines())
+    known = {base64.b64decode(token): int(rank) for token, rank in pairs}
+    public.load_tiktoken_bpe = lambda *_, **__: known
     encoding = tiktoken.Encoding(**public.o200k_base())
     return lambda text: len(encoding.encode_ordinary(text))
 

@@ -4,22 +4,15 @@
 //! Owns everything that turns bytes into numbers. Never looks at a transcript: callers pass texts,
 //! reported usage and names of models.
 
-mod backtrack;
 pub mod calibrate;
 mod counter;
 mod encoding;
-mod grouped;
 mod image;
 pub mod ledger;
-mod longest;
 mod memo;
-mod merge;
 mod models;
-mod pairs;
 mod pieces;
 mod price;
-mod ranks;
-mod run;
 mod scan;
 
 #[cfg(test)]
