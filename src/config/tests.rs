@@ -351,7 +351,6 @@ fn each_limit_refuses() {
         ),
         ("[rungs.keep]\ntools = [\"a\"]", "`keep` is not one of"),
         ("[rungs.cwl]\nfloor = 0.0", "fraction"),
-        ("[repeat]\nunchanged = [\"same\"]", "at least 8 characters"),
         ("[rungs.admit]\nfloor = 0.5", "evicts nothing in passes"),
         (
             "[rungs.cwl]\nroles = [\"user\"]",

@@ -33,7 +33,7 @@ MONEY = ["OpenAI, %", "Anthropic, %", "DeepSeek, %"]
 HELD = ["over", "largest"]
 VALUES = [*MONEY, "arguments in view", "or to be called back", *HELD]
 SETS = {
-    "recorded": {"budgets": [80_000, 40_000], "least": 80_000,
+    "recorded": {"budgets": [80_000, 60_000, 40_000], "told": 60_000, "least": 80_000,
                  "columns": ["M tokens", *MONEY, "K", "user texts", "breaks", *HELD, "ms p50"]},
     "bfcl": {"budgets": [8_000], "least": 8_000, "script": "bfcl.py", "columns": VALUES},
     "tau2": {"budgets": [8_000], "least": 0, "script": "tau.py", "columns": VALUES},
@@ -136,11 +136,13 @@ def drawn(name, runner):
     """The tables of a set."""
     import report
 
-    sums, columns = runner.sums(), SETS[name]["columns"]
+    every, columns, told = runner.sums(), SETS[name]["columns"], SETS[name].get("told")
+    sums = [one for one in every if one.arm.budget is None or one.arm.budget != told]
     parts = [report.table(["arm", *columns], [report.row(one, columns) for one in sums]), report.faults(sums)]
     if name == "recorded":
         parts.insert(1, "By how long sessions grow:\n\n" + report.lengths(sums, LENGTHS))
         parts.insert(2, report.losses(sums))
+        parts.insert(3, report.told(every, told))
     return "\n\n".join(parts)
 
 

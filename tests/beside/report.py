@@ -163,8 +163,16 @@ def losses(sums):
                   and (one.share("kept", "need")[0] or 0) >= (ours.share("kept", "need")[0] or 0)]
         dearer = [ours.dearer(vendor) for vendor in vendors]
         found.append([ours.arm.name, *dearer, ", ".join(better) or "–"])
-    head = ["dearer than `none`, sessions", *vendors, "cheaper, and K no lower"]
+    head = [f"of {len(sums[0].rows)} sessions, dearer than `none`", *vendors, "cheaper, and K no lower"]
     return table(head, found)
+
+
+def told(sums, budget):
+    """What the unmarked arms of one budget come to, in a sentence."""
+    arms = [one for one in sums if one.arm.budget == budget and one.arm.kind != "plimsoll marked" and one.rows]
+    vendor = next(iter(sums[0].vendors))
+    said = [f"{one.arm.kind} {percent(one.relative(vendor))}, {three(one.share('kept', 'need')[0])}" for one in arms]
+    return f"At {budget:,} ({vendor}, %; K): {'; '.join(said)}."
 
 
 def faults(sums):

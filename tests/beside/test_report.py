@@ -20,8 +20,8 @@ def row(plain, output=0, peak=1, **more):
     return {"billed": {"A": [0, 0, plain]}, "output": output, "peak": peak, "kinds": {}, "milliseconds": [], **more}
 
 
-def arm(name, kind=None):
-    return types.SimpleNamespace(name=name, kind=kind or name, budget=None)
+def arm(name, kind=None, budget=None):
+    return types.SimpleNamespace(name=name, kind=kind or name, budget=budget)
 
 
 class Sums(unittest.TestCase):
@@ -49,6 +49,12 @@ class Sums(unittest.TestCase):
         sums = [report.Sum(arm(name, kind), {"x": row(cost, need=10, kept=kept)}, base, VENDORS)
                 for name, kind, cost, kept in (("ours", "plimsoll", 90, 9), ("less", None, 80, 8), ("more", None, 80, 9))]
         self.assertIn("| ours | 0 | more (A) |", report.losses(sums))
+
+    def test_a_budget_without_rows_is_told_in_a_sentence(self):
+        base = {"x": row(100, need=10, kept=10)}
+        of = [arm("none"), arm("ours 60k", "ours", 60_000), arm("marked", "plimsoll marked", 60_000), arm("ours 40k", "ours", 40_000)]
+        sums = [report.Sum(one, {"x": row(80, need=10, kept=9)}, base, VENDORS) for one in of]
+        self.assertEqual(report.told(sums, 60_000), "At 60,000 (A, %; K): ours 80, .900.")
 
     def test_an_arm_without_results_failed(self):
         one = report.Sum(arm("b"), {"x": {"error": "gone"}}, {"x": row(1)}, VENDORS)

@@ -65,11 +65,11 @@ class Provider(BaseHTTPRequestHandler):
 class Played(Live):
     """A proxy before such a provider. Its store outlives it."""
 
-    def __init__(self, directory, provider=Provider):
+    def __init__(self, directory, provider=Provider, **env):
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), provider)
         self.server.answers = 0
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        super().__init__(directory, PLIMSOLL__DELIMITER__GUIDE_AT="1")
+        super().__init__(directory, PLIMSOLL__DELIMITER__GUIDE_AT="1", **env)
         self.provider.terminate()
 
     def start(self):

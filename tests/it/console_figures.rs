@@ -12,6 +12,7 @@ use plimsoll_lab::{
 };
 use plimsoll_scripted::trace::{Answer, Recording};
 use plimsoll_scripted::{Call, Options as ProviderOptions, Provider, Reply, Script};
+use plimsoll_tokens::Models;
 use serde_json::{Value, json};
 
 use super::console::{got, posted_raw};
@@ -71,8 +72,8 @@ pub fn read(path: &Path) -> (Recording, Trace, String) {
     (recording, trace, lines.join("\n"))
 }
 
-/// A provider that gives a recording's answers, and caches prefixes in steps, as that of the model does.
-pub async fn provider(recording: &Recording) -> Provider {
+/// A provider that gives a recording's answers, and caches prefixes in such steps.
+pub async fn provider(recording: &Recording, cache_step: usize) -> Provider {
     let turns = recording.turns.iter();
     let answers: Vec<Answer> = turns.map(|turn| turn.answer.clone()).collect();
     let script = Script::ask(move |view| {
@@ -86,7 +87,7 @@ pub async fn provider(recording: &Recording) -> Provider {
     });
     let options = ProviderOptions {
         count: counter(),
-        cache_step: 128,
+        cache_step,
         ..ProviderOptions::default()
     };
     Provider::start(script, options).await.unwrap()
@@ -129,7 +130,7 @@ struct Live {
 
 impl Live {
     async fn play(recording: &Recording, trace: &Trace, ceiling: u32) -> Self {
-        let provider = provider(recording).await;
+        let provider = provider(recording, 1).await;
         let proxy = Proxy::with(provider.address, |config: &mut Config| {
             config.budget.ceiling = ceiling;
             config.delimiter.enabled = false;
@@ -149,13 +150,19 @@ impl Live {
     }
 }
 
-/// The lab under the settings of the live session: nobody marks episodes, and the cache is that of the model.
+/// The lab under the settings of the live session: nobody marks episodes, and the cache is that of the
+/// scripted provider, which holds every prefix.
 fn lab(ceiling: u32, ladder: Ladder) -> Lab {
+    let family = Models::builtin().family(MODEL).clone();
+    let pricing = Pricing {
+        family,
+        ..Pricing::default()
+    };
     let options = Options {
         policies: vec![ladder],
         ceilings: vec![ceiling],
         annotate: Annotate::None,
-        pricing: Pricing::named(MODEL).unwrap(),
+        pricing,
         threads: 1,
         ..Options::default()
     };

@@ -9,7 +9,7 @@ use super::support::Proxy;
 /// What agents say in place of a file, as they say it.
 const CLAUDE: &str = "File unchanged since last read. The content from the earlier Read tool_result in this conversation \
      is still current \u{2014} refer to that instead of re-reading.";
-const STUBS: [&str; 6] = [
+const STUBS: [&str; 7] = [
     CLAUDE,
     "Wasted call \u{2014} file unchanged since your last Read. Refer to that earlier tool_result instead.",
     r#"{"status": "unchanged", "message": "File unchanged since last read. The content from the earlier read_file result in this conversation is still current — refer to that instead of re-reading.", "path": "/src/1.rs", "dedup": true, "content_returned": false}"#,
@@ -19,6 +19,7 @@ const STUBS: [&str; 6] = [
      modified outside the read/edit tools (shell command, MCP tool, another process), re-read with explicit offset/limit \
      to fetch current content.]",
     "[File unchanged since last read: /src/1.rs]",
+    "<system-reminder>This file is already in your context",
 ];
 
 /// A file of some 700 tokens.

@@ -227,14 +227,8 @@ impl LedgerTerms {
             let held = broken && self.seen && self.warm;
             return if held { self.in_steps(own) } else { 0 };
         }
-        // A provider that reads in steps would have read the other request in them too.
-        let step = if got.is_multiple_of(self.step()) {
-            self.step()
-        } else {
-            1
-        };
         match got.checked_sub(due) {
-            Some(more) if broken || more < step => own - own % step,
+            Some(_) if broken => own,
             // The provider read more than is known here: other conversations begin in the same way,
             // and so would this request.
             Some(more) => own + more - (added.within(got) - added.within(due)).min(more),

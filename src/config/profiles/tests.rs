@@ -118,6 +118,10 @@ fn a_wrong_setting_is_told_with_its_place() {
             "2: `profiles.a.ceiling`: is called `tokens` now",
         ),
         (
+            "[profiles.a.repeat]\nunchanged = [\"same\"]",
+            "at least 8 characters",
+        ),
+        (
             "[profiles.a.admit]\nlines = 3",
             "2: `profiles.a.admit.lines`: must be 0 or at least 10",
         ),

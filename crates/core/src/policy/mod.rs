@@ -24,7 +24,6 @@ mod protect;
 mod repeat;
 mod run;
 mod thoughts;
-mod unchanged;
 mod work;
 mod zone;
 
@@ -38,7 +37,7 @@ pub use partitions::{Partition, PartitionUse, Partitions, partitioned};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::{ItemSet, Protection, Rules};
-pub use unchanged::SAID as SAID_UNCHANGED;
+pub use repeat::SAID_UNCHANGED;
 pub use work::{Freed, LastStep};
 pub use zone::Zone;
 

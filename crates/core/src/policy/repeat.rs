@@ -1,6 +1,8 @@
 //! The rung `repeat`: a new result that is still shown in full further up becomes a pointer to it. Where an earlier
 //! result shows some lines of a new one (it grew, scrolled, or was read again after an edit), only the others are shown.
-//! Nothing is lost, and nothing that was sent before changes. Never points at what is not shown.
+//! Where an agent says so in place of a result, `unchanged` adds a line about what left. Nothing is lost, and nothing that was sent before changes. Never points at what is not shown.
+
+mod unchanged;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -11,9 +13,11 @@ use plimsoll_model::{Hashed, ItemKind, ItemNo, Kept, Mark};
 use super::ask::{Level, Policy, PolicyAsk};
 use super::fresh;
 use super::pass::Proposal;
-use super::unchanged::Referred;
 use crate::session::index::ItemIndex;
 use crate::session::{overlap, stub};
+use unchanged::Referred;
+
+pub use unchanged::SAID as SAID_UNCHANGED;
 
 /// A result with fewer tokens than this is hardly longer than a pointer.
 const FROM: u32 = 120;

@@ -1,6 +1,6 @@
 //! A line below a new result in which an agent says that what was read is unchanged and stands further up, although
 //! the view does not show it any more: the line names what left. Agents that remember what they read do not read it
-//! again (Claude Code, hermes, qwen-code, nanobot), so without the line a model asks for it until it gives up. Part of
+//! again (hermes, qwen-code, nanobot, Claude Code from 2.1.86 on), so without the line a model asks for it until it gives up. Part of
 //! the rung `repeat`. Never hides anything, and never changes what was sent before.
 
 use std::collections::HashSet;
@@ -8,16 +8,18 @@ use std::collections::HashSet;
 use plimsoll_model::{Kept, Mark};
 use serde_json::Value;
 
-use super::ask::{PolicyAsk, Text};
+use super::super::ask::{PolicyAsk, Text};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 
-/// What agents say, in lower case: their own texts in November 2026.
-pub const SAID: [&str; 4] = [
-    // Claude Code, hermes, nanobot, qwen-code.
+/// What agents say, in lower case: their own texts in November 2026. Claude Code 2.1.332 still knows its three, and says
+/// none of them any more.
+pub const SAID: [&str; 5] = [
+    // hermes, nanobot, qwen-code, Claude Code.
     "unchanged since last read",
-    // Claude Code ("Wasted call").
+    // Claude Code, in two other versions.
     "unchanged since your last read",
+    "this file is already in your context",
     // hermes, from the third time on, and where the same was really read four times running.
     "read_file on this exact region",
     "read this exact file region",
