@@ -119,7 +119,7 @@ fn a_wrong_setting_is_told_with_its_place() {
         ),
         (
             "[profiles.a.repeat]\nunchanged = [\"same\"]",
-            "at least 8 characters",
+            "2: `profiles.a.repeat.unchanged`: a text must have at least 8 characters, or ordinary results would have it",
         ),
         (
             "[profiles.a.admit]\nlines = 3",
