@@ -218,12 +218,15 @@ pub(super) fn repeat(mut section: Section<'_>, budget: &mut Budget) {
     section.read(
         "unchanged",
         &mut budget.unchanged,
-        |texts: Vec<String>| match texts.iter().any(|text| text.trim().len() < 8) {
+        |texts: Vec<String>| match texts.iter().any(|text| text.trim().chars().count() < 8) {
             true => Err(
                 "a text must have at least 8 characters, or ordinary results would have it"
                     .to_owned(),
             ),
-            false => Ok(texts.iter().map(|text| text.to_lowercase()).collect()),
+            false => Ok(texts
+                .iter()
+                .map(|text| text.trim().to_lowercase())
+                .collect()),
         },
     );
 }

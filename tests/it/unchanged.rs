@@ -65,6 +65,17 @@ async fn played(
     more: &'static str,
     set: impl FnOnce(&mut Config),
 ) -> (Proxy, Provider, Agent) {
+    played_with(&["Read"], (dialect, stream), stub, more, set).await
+}
+
+/// The same, with these tools.
+async fn played_with(
+    tools: &[&'static str],
+    (dialect, stream): (Dialect, bool),
+    stub: &str,
+    more: &'static str,
+    set: impl FnOnce(&mut Config),
+) -> (Proxy, Provider, Agent) {
     let provider = Provider::start(move |_, sent| reply(sent, more)).await;
     let proxy = Proxy::with(provider.addr, |config| {
         config.budget.ceiling = 4_000;
@@ -72,7 +83,7 @@ async fn played(
     })
     .await;
     let mut agent = Agent::new(&proxy, dialect, stream, "reads");
-    agent.tools = vec!["Read"];
+    agent.tools = tools.to_vec();
     agent.user("go");
     loop {
         let answer = agent.ask().await;
@@ -110,7 +121,7 @@ async fn a_result_that_refers_to_what_left_says_so_and_recall_brings_it_back() {
         let (_proxy, provider, mut agent) = played(of, CLAUDE, "", |_| {}).await;
         let shown = provider.newest().result("again").unwrap();
         let id = named(&shown, CLAUDE);
-        let brings = format!("any more: recall \"{id}\" brings it back]");
+        let brings = format!("not shown in full: recall \"{id}\" brings it back]");
         assert!(shown.ends_with(&brings), "{of:?}: {shown}");
         assert!(
             !agent.body().contains("this refers to"),
@@ -142,13 +153,22 @@ async fn a_call_that_is_written_another_way_is_known_by_its_path() {
 }
 
 #[tokio::test]
+async fn it_names_our_tool_where_the_client_has_one_of_that_name() {
+    let tools = &["Read", "recall"];
+    let (_proxy, provider, _agent) =
+        played_with(tools, (Dialect::Chat, false), CLAUDE, "", |_| {}).await;
+    let shown = provider.newest().result("again").unwrap();
+    assert!(shown.contains(": plimsoll_recall \"Read:"), "{shown}");
+}
+
+#[tokio::test]
 async fn without_recall_the_line_offers_none() {
     let off = |config: &mut Config| config.recall.enabled = false;
     let (_proxy, provider, _agent) = played((Dialect::Messages, true), CLAUDE, "", off).await;
     let shown = provider.newest().result("again").unwrap();
     named(&shown, CLAUDE);
     assert!(
-        shown.ends_with("any more]") && !shown.contains("recall"),
+        shown.ends_with("not shown in full]") && !shown.contains("recall"),
         "{shown}"
     );
 }
@@ -161,13 +181,16 @@ async fn there_is_no_line_where_it_would_say_nothing_new() {
     let ladder = |config: &mut Config| config.budget.ladder = "cwl".parse().unwrap();
     let of = (Dialect::Chat, false);
     let other = "Nothing has changed.";
-    for (stub, set) in [
-        (CLAUDE, &whole as &dyn Fn(&mut Config)),
-        (other, &|_: &mut Config| {}),
-        (CLAUDE, &none),
-        (CLAUDE, &ladder),
+    for (stub, in_view, set) in [
+        (CLAUDE, true, &whole as &dyn Fn(&mut Config)),
+        (other, false, &|_: &mut Config| {}),
+        (CLAUDE, false, &none),
+        (CLAUDE, false, &ladder),
     ] {
         let (_proxy, provider, _agent) = played(of, stub, "", set).await;
-        assert_eq!(provider.newest().result("again").as_deref(), Some(stub));
+        let sent = provider.newest();
+        assert_eq!(sent.result("again").as_deref(), Some(stub));
+        let is_whole = sent.result("r1") == Some(file(1));
+        assert_eq!(is_whole, in_view, "{stub}");
     }
 }

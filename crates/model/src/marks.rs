@@ -91,10 +91,10 @@ pub struct Kept {
     /// The shape by which the result was clipped when it came in; none if a pass chose the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<ResultShape>,
-    /// The call to whose result this one refers as unchanged, if a line below it says that that is not shown any more;
-    /// and whether the model could have it brought back.
+    /// The line below the result that names what it refers to, as it was first sent: what it names may have left the
+    /// client's history since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refers: Option<(ItemNo, bool)>,
+    pub refers: Option<String>,
     /// How many times running the call had brought this result, if a line below it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,

@@ -122,7 +122,7 @@ impl Kept {
     /// Bytes that it owns.
     #[must_use]
     pub fn owned(&self) -> usize {
-        list(&self.lines)
+        list(&self.lines) + optional(self.refers.as_ref())
     }
 }
 

@@ -378,7 +378,8 @@ impl Account {
 /// Where a saving comes from, in units of one plain input token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SavedParts {
-    /// What was not paid for tokens that are out of the view.
+    /// What was not paid for tokens that are out of the view, and by how much a cache that holds steps read more or less
+    /// of it for its other length.
     pub evicted: f64,
     /// What was paid to write again what the provider held, because a pass changed something before
     /// it.

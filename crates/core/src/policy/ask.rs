@@ -119,8 +119,6 @@ pub struct EvictionSettings {
     pub admit: AdmitSettings,
     /// What a result says, in lower case, that refers to an earlier one for what is unchanged.
     pub unchanged: Arc<[String]>,
-    /// Whether the model can have brought back what left.
-    pub recalls: bool,
     /// What passes take last, with the tail of recent tokens.
     pub held: ItemSet,
     /// What the policy may not touch at all, because its filter leaves it out.
@@ -138,7 +136,6 @@ impl Default for EvictionSettings {
             bulk_above: 2000,
             admit: AdmitSettings::default(),
             unchanged: Arc::default(),
-            recalls: false,
             held: ItemSet::default(),
             spared: ItemSet::default(),
         }

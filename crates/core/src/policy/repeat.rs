@@ -50,6 +50,8 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
             return None;
         }
         if let Some(kept) = referred.kept(call) {
+            // Nothing points at a result with a line of its own.
+            shown.pointing.insert(call);
             return Some((Level::Refers, kept));
         }
         let (to, kept) = shown.same(call).or_else(|| shown.shared(call))?;

@@ -180,16 +180,15 @@ pub fn loop_line(times: u32) -> String {
     format!("[this call has brought the same result {times} times running]")
 }
 
-/// The line below a result that refers to what `id` has shown, which the view does not show any more. `tokens` is the
-/// size of that.
+/// The line below a result that refers to the result of `id`, which the view does not show in full. `tokens` is the
+/// size of that, and `recall` what the tool is called that brings it back, if the model can call it.
 #[must_use]
-pub fn referred_line(id: &str, tokens: u32, recalls: bool) -> String {
+pub fn referred_line(id: &str, tokens: u32, recall: Option<&str>) -> String {
     let tokens = thousands(tokens);
-    let left =
-        format!("[this refers to {id}, {tokens} tokens, which is not shown in full any more");
-    match recalls {
-        true => format!("{left}: recall \"{id}\" brings it back]"),
-        false => format!("{left}]"),
+    let left = format!("[this refers to {id}, {tokens} tokens, which is not shown in full");
+    match recall {
+        Some(recall) => format!("{left}: {recall} \"{id}\" brings it back]"),
+        None => format!("{left}]"),
     }
 }
 

@@ -281,7 +281,7 @@ impl<'a> Originals<'a> {
             };
         }
         // Everything that the note depends on is part of the key.
-        let name = (item.no, &*item.name, mark as u8, self.below(kept));
+        let name = (item.no, &*item.name, mark as u8);
         let originals = (self.digest(call), item.pair.and_then(|at| self.digest(at)));
         let make = || Left {
             result: self.result(reader, call, mark, kept),
@@ -318,7 +318,7 @@ impl<'a> Originals<'a> {
         mark: Mark,
         kept: &Kept,
     ) -> Option<Note> {
-        // Without a length the result is whole, or has at most a line below it.
+        // Without a length the result is whole, or has at most lines below it.
         if kept.of.is_none() && !(kept.has_lines_below() && mark == Mark::Clipped) {
             return None;
         }
@@ -342,15 +342,7 @@ impl<'a> Originals<'a> {
         if entered && !is_length(kept, &original) {
             return None;
         }
-        let below = if entered {
-            self.below(kept)
-        } else {
-            String::new()
-        };
-        // What a line would name is not in the history any more.
-        if entered && kept.shape.is_none() && below.is_empty() {
-            return None;
-        }
+        let below = if entered { below(kept) } else { String::new() };
         let text = match kept.shape {
             // The result is whole, so it still begins as it did.
             None if !below.is_empty() => format!("{original}{below}"),
@@ -461,25 +453,7 @@ impl<'a> Originals<'a> {
             self.call(earlier)
         };
         let text = text(&ids::id(first), tokens, made.as_deref())?;
-        Some(fronted(self.transcript, call, text + &self.below(kept)))
-    }
-
-    /// The lines below a result, each behind a line break.
-    fn below(&self, kept: &Kept) -> String {
-        let mut below = String::new();
-        let referred = |no: ItemNo| {
-            let call = self.item(self.transcript.call(no)?)?;
-            Some((ids::id(call), self.item(call.pair?)?.tokens))
-        };
-        if let Some((no, recalls)) = kept.refers
-            && let Some((id, tokens)) = referred(no)
-        {
-            below = format!("\n{}", stub::referred_line(&id, tokens, recalls));
-        }
-        if let Some(times) = kept.times {
-            below = format!("{below}\n{}", stub::loop_line(times));
-        }
-        below
+        Some(fronted(self.transcript, call, text + &below(kept)))
     }
 
     fn item(&self, index: ItemIndex) -> Option<&'a Item> {
@@ -584,7 +558,14 @@ impl OwnTexts<'_> {
     }
 }
 
-/// Whether a text is as long as it was when it was edited. A result that only got a line about a loop
+/// The lines below a result, each behind a line break.
+fn below(kept: &Kept) -> String {
+    let looped = kept.times.map(stub::loop_line);
+    let lines = kept.refers.iter().chain(&looped);
+    lines.map(|line| format!("\n{line}")).collect()
+}
+
+/// Whether a text is as long as it was when it was edited. A result that only got lines below it
 /// is kept as one run of lines.
 fn is_length(kept: &Kept, text: &str) -> bool {
     let whole = kept.lines.first().map(|(_, end)| *end);

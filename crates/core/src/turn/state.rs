@@ -473,7 +473,6 @@ impl TurnState {
     fn eviction(&self, tools: &HopContext<'_>) -> policy::EvictionSettings {
         let mut config = self.terms.eviction(tools.family, self.request.dialect);
         config.prologue_until_start |= self.was_guided_from_the_start();
-        config.recalls = self.recall().is_some();
         config
     }
 
@@ -483,18 +482,13 @@ impl TurnState {
         transcript: &'a Transcript,
         decoded: &'a Decoded<'a>,
     ) -> OwnTexts<'a> {
+        let recall = self.injected.name(HiddenTool::Recall);
         OwnTexts {
             originals: self.originals(transcript, Some(decoded)),
             reader: tools.reader,
             ceiling: self.terms.ceiling,
-            recall: self.recall(),
+            recall: recall.filter(|_| self.offers()),
         }
-    }
-
-    /// What `recall` is called, if the model can call it.
-    fn recall(&self) -> Option<&str> {
-        let name = self.injected.name(HiddenTool::Recall);
-        name.filter(|_| self.offers())
     }
 
     /// The kinds of edits in a view. Whether it gets breakpoints is known when its bytes are made.

@@ -109,17 +109,18 @@ pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Opt
         let end = common(old.bytes().rev(), new.bytes().rev());
         (end, old.len() - end, new.len() - end)
     });
-    let (_, old_to, new_to) = if in_place.0 > shifted.0 {
+    let (end, old_to, new_to) = if in_place.0 > shifted.0 {
         in_place
     } else {
         shifted
     };
+    let same_to = old.floor_char_boundary(old_to + end);
     let (old_to, new_to) = (
         old.ceil_char_boundary(old_to),
         new.ceil_char_boundary(new_to),
     );
     let around = before.ceil_char_boundary(from_before.saturating_sub(AROUND_BYTES));
-    let behind = old.get(old_to..)?;
+    let behind = old.get(old_to..same_to).unwrap_or_default();
     Some(Change {
         turn,
         part: cause,

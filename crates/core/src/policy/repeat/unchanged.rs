@@ -3,14 +3,15 @@
 //! again (hermes, qwen-code, nanobot, Claude Code from 2.1.86 on), so without the line a model asks for it until it gives up. Part of
 //! the rung `repeat`. Never hides anything, and never changes what was sent before.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
-use plimsoll_model::{Kept, Mark};
+use plimsoll_model::{Kept, Mark, ToolClass};
 use serde_json::Value;
 
 use super::super::ask::{PolicyAsk, Text};
 use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
+use crate::session::{ids, stub};
 
 /// What agents say, in lower case: their own texts in November 2026. Claude Code 2.1.332 still knows its three, and says
 /// none of them any more.
@@ -21,12 +22,13 @@ pub const SAID: [&str; 5] = [
     "unchanged since your last read",
     "this file is already in your context",
     // hermes, from the third time on, and where the same was really read four times running.
-    "read_file on this exact region",
-    "read this exact file region",
+    "blocked: you have called read_file on this exact region",
+    "blocked: you have read this exact file region",
 ];
 
-/// Such a result has at most so many tokens.
+/// Such a result has at most so many tokens, and says so within so many bytes: another one may quote it.
 const MOST: u32 = 400;
+const BEGINS: usize = 300;
 /// How many earlier calls are looked at for all new results of a request, and of how many the arguments are read.
 const LOOKED: usize = 8_192;
 const READ: usize = 256;
@@ -57,10 +59,13 @@ impl<'p, 'a> Referred<'p, 'a> {
         if self.is_shown(earlier) {
             return None;
         }
-        let no = self.ask.view.transcript().items.get(earlier)?.no;
+        let items = &self.ask.view.transcript().items;
+        let referred = items.get(earlier)?;
+        let tokens = items.get(referred.pair?)?.tokens;
+        let line = stub::referred_line(&ids::id(referred), tokens, self.ask.measure.recall);
         Some(Kept {
             lines: vec![(0, u32::try_from(text.len()).ok()?)],
-            refers: Some((no, self.ask.config.recalls)),
+            refers: Some(line),
             ..Kept::default()
         })
     }
@@ -70,11 +75,13 @@ impl<'p, 'a> Referred<'p, 'a> {
         let texts = &self.ask.config.unchanged;
         let result = call.pair?;
         let size = self.ask.view.transcript().items.get(result)?.tokens;
-        if size > MOST || texts.is_empty() {
+        // A shell and a search bring what others have written.
+        let quotes = !matches!(call.class, ToolClass::Read | ToolClass::Unknown);
+        if size > MOST || texts.is_empty() || quotes {
             return None;
         }
         let text = (self.ask.originals)(result)?;
-        let lower = text.to_lowercase();
+        let lower = text.get(..text.floor_char_boundary(BEGINS))?.to_lowercase();
         texts
             .iter()
             .any(|said| lower.contains(said))
@@ -84,41 +91,47 @@ impl<'p, 'a> Referred<'p, 'a> {
     /// The newest earlier call that brought what a result refers to: the same call, or else one of the same tool for
     /// the same path.
     fn earlier(&mut self, call: ItemIndex, item: &Item) -> Option<ItemIndex> {
-        let calls = self.ask.view.transcript().answered_calls().rev();
-        let before = calls.skip_while(|(at, _)| *at >= call).take(self.looked);
-        let before: Vec<(ItemIndex, &Item)> = before.collect();
-        self.looked -= before.len();
-        let same = |one: &&(ItemIndex, &Item)| one.1.is_same_call(item);
-        let same = before.iter().filter(same);
-        let mut same = same.filter(|(_, one)| self.said(one).is_none());
-        if let Some((at, _)) = same.next() {
-            return Some(*at);
+        let transcript = self.ask.view.transcript();
+        let before = || {
+            let calls = transcript.answered_calls().rev();
+            calls.skip_while(|(at, _)| *at >= call)
+        };
+        for (at, one) in before() {
+            self.looked = self.looked.checked_sub(1)?;
+            if one.is_same_call(item) && self.said(one).is_none() {
+                return Some(at);
+            }
         }
-        let own = self.paths(call)?;
-        let of_tool = before.iter().filter(|(_, one)| one.name == item.name);
-        for (at, one) in of_tool {
-            let paths = self.paths(*at)?;
-            if !paths.is_disjoint(&own) && self.said(one).is_none() {
-                return Some(*at);
+        let own = self.paths(call).filter(|own| !own.is_empty())?;
+        for (at, one) in before().filter(|(_, one)| one.name == item.name) {
+            // All that both calls name has to be the same.
+            let paths = self.paths(at)?;
+            let mut both = own
+                .iter()
+                .filter_map(|(key, path)| Some((path, paths.get(key)?)));
+            let alike = both.clone().next().is_some() && both.all(|(own, other)| own == other);
+            if alike && self.said(one).is_none() {
+                return Some(at);
             }
         }
         None
     }
 
-    /// The values among a call's arguments that look like paths; `None` once too many calls were read.
-    fn paths(&mut self, call: ItemIndex) -> Option<HashSet<String>> {
+    /// The arguments of a call that look like paths, by their keys; `None` once too many calls were read.
+    fn paths(&mut self, call: ItemIndex) -> Option<BTreeMap<String, String>> {
         self.read = self.read.checked_sub(1)?;
         let arguments = (self.ask.originals)(call).filter(|text| text.len() <= ARGUMENTS);
         let read = arguments.and_then(|text| serde_json::from_str(&text).ok());
         let Some(Value::Object(fields)) = read else {
-            return Some(HashSet::new());
+            return Some(BTreeMap::new());
         };
-        let texts = fields.into_iter().filter_map(|(_, value)| match value {
-            Value::String(text) => Some(text),
+        let texts = fields.into_iter().filter_map(|(key, value)| match value {
+            Value::String(text) => Some((key, text)),
             _ => None,
         });
-        let is_path = |text: &String| text.contains(['/', '\\', '.']) && !text.contains('\n');
-        Some(texts.filter(is_path).collect())
+        let is_path =
+            |text: &str| text.contains(['/', '\\', '.']) && !text.contains(char::is_whitespace);
+        Some(texts.filter(|(_, text)| is_path(text)).collect())
     }
 
     /// Whether the view shows all of a call's result, in its place or, for a pointer, further up.
