@@ -445,7 +445,7 @@ mod tests {
     }
 
     /// Each form that a record takes, by the name of its fixture.
-    fn forms() -> [(&'static str, TurnRecord); 9] {
+    fn forms() -> [(&'static str, TurnRecord); 10] {
         use crate::turn_facts::tests::facts;
 
         let hop = |change: fn(&mut StoredHop)| {
@@ -517,6 +517,17 @@ mod tests {
             (
                 "turn-runs",
                 pointer(Some(900), &[(0, 20), (300, 300), (600, 900)]),
+            ),
+            (
+                "turn-referred",
+                hop(|hop| {
+                    let kept = Kept {
+                        lines: vec![(0, 900)],
+                        refers: Some("[this refers to read:12]".to_owned()),
+                        ..Kept::default()
+                    };
+                    hop.kept = vec![(ItemNo(5), kept)];
+                }),
             ),
             ("turn-unshown", hop(|hop| hop.unshown = true)),
             ("turn-chosen", chosen),
