@@ -445,7 +445,7 @@ mod tests {
     }
 
     /// Each form that a record takes, by the name of its fixture.
-    fn forms() -> [(&'static str, TurnRecord); 10] {
+    fn forms() -> [(&'static str, TurnRecord); 6] {
         use crate::turn_facts::tests::facts;
 
         let hop = |change: fn(&mut StoredHop)| {
@@ -480,18 +480,6 @@ mod tests {
             among: true,
             ..Guide::default()
         };
-        // A result that points to another, by its length and what stays of it.
-        let pointer = |of, lines: &[(u32, u32)]| {
-            let kept = Kept {
-                of,
-                lines: lines.to_vec(),
-                same: Some(ItemNo(2)),
-                ..Kept::default()
-            };
-            let mut record = newest();
-            record.hops[0].kept = vec![(ItemNo(5), kept)];
-            record
-        };
         let chosen = TurnRecord {
             pins: vec![PinMove::Set(ItemNo(4)), PinMove::Lift(ItemNo(2))],
             profile: Some("coding".to_owned()),
@@ -512,31 +500,44 @@ mod tests {
             ("turn-alone", alone),
             ("turn-facts", told),
             ("turn-bound", thinking),
-            ("turn-pointer", pointer(Some(900), &[])),
-            ("turn-grown", pointer(None, &[(600, 900)])),
-            (
-                "turn-runs",
-                pointer(Some(900), &[(0, 20), (300, 300), (600, 900)]),
-            ),
-            (
-                "turn-referred",
-                hop(|hop| {
-                    let kept = Kept {
-                        lines: vec![(0, 900)],
-                        refers: Some("[this refers to read:12]".to_owned()),
-                        ..Kept::default()
-                    };
-                    hop.kept = vec![(ItemNo(5), kept)];
-                }),
-            ),
             ("turn-unshown", hop(|hop| hop.unshown = true)),
             ("turn-chosen", chosen),
         ]
     }
 
+    /// The forms of what is kept of a result.
+    fn kept_forms() -> [(&'static str, TurnRecord); 4] {
+        let form = |kept: Kept| {
+            let mut record = newest();
+            record.hops[0].kept = vec![(ItemNo(5), kept)];
+            record
+        };
+        // A result that points to another, by its length and what stays of it.
+        let pointer = |of, lines: &[(u32, u32)]| {
+            form(Kept {
+                of,
+                lines: lines.to_vec(),
+                same: Some(ItemNo(2)),
+                ..Kept::default()
+            })
+        };
+        let referred = Kept {
+            lines: vec![(0, 900)],
+            refers: Some("[this refers to read:12]".to_owned()),
+            ..Kept::default()
+        };
+        let runs = [(0, 20), (300, 300), (600, 900)];
+        [
+            ("turn-pointer", pointer(Some(900), &[])),
+            ("turn-grown", pointer(None, &[(600, 900)])),
+            ("turn-runs", pointer(Some(900), &runs)),
+            ("turn-referred", form(referred)),
+        ]
+    }
+
     #[test]
     fn records_are_written_as_their_fixtures_and_read_back() {
-        for (name, record) in forms() {
+        for (name, record) in forms().into_iter().chain(kept_forms()) {
             is_fixture(name, &record);
         }
     }
