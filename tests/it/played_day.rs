@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Stdio};
-use std::time::Duration;
 
 use plimsoll_core::policy::Ladder;
 use plimsoll_scripted::Provider;
@@ -14,6 +13,7 @@ use tempfile::TempDir;
 use super::console_figures::{Case, MODEL, cases, near, play, provider, read};
 use super::metered::{self, Counted};
 use super::process::plimsoll;
+use super::run::made;
 use super::support::{client, soon};
 
 /// The steps in tokens in which the provider caches.
@@ -64,12 +64,7 @@ impl Run {
     /// Where the agent was sent to.
     async fn base(&self) -> String {
         let at = self.directory.path().join("at");
-        soon(async {
-            while !at.exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        made(&at).await;
         let said = std::fs::read_to_string(at).unwrap();
         said.trim().strip_suffix("/v1").unwrap().to_owned()
     }

@@ -78,7 +78,7 @@ impl Run {
 }
 
 /// Waits for a file that an agent makes.
-async fn made(file: &Path) {
+pub async fn made(file: &Path) {
     soon(async {
         while !file.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;

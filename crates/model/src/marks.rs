@@ -101,6 +101,15 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// A whole result of so many bytes, which only gets lines below it: one run, without a length of its own.
+    #[must_use]
+    pub fn whole(length: u32) -> Self {
+        Self {
+            lines: vec![(0, length)],
+            ..Self::default()
+        }
+    }
+
     /// Whether a result under this mark is shown as a rung for new results left it, and no pass since:
     /// then the model never saw more of it.
     #[must_use]

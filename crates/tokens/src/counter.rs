@@ -23,8 +23,8 @@ const CL100K_MEMOS: usize = 1;
 /// fifty times as long as the best.
 const EXACT_BYTES: usize = 4 << 20;
 /// The size of the parts in which a longer piece is counted. Nobody writes such a piece. A cut nearly
-/// always adds at most one token. The crate cuts a piece again by its own pattern, which leaves it
-/// whole, and panics where that takes a million steps, as a megabyte of blanks does: a part takes a
+/// always adds at most one token. The crate cuts a piece again by its own pattern, which leaves one
+/// that was not cut whole, and panics where that takes a million steps, as a megabyte of blanks does: a part takes a
 /// fifteenth of them. It takes 48 bytes of memory for each byte of a part. A part takes little more
 /// than linear time, at most 4 seconds for 10 MB of the worst; parts of 4 KiB would take 3.
 const PART_BYTES: usize = 64 << 10;

@@ -319,10 +319,9 @@ impl LedgerTerms {
         }
     }
 
-    /// A difference that is no more than what caching in steps makes of another length; else nothing.
-    fn rounded(&self, difference: f64, usage: &Usage) -> f64 {
-        let most = wide(self.step()) * self.each_beyond_read(usage);
-        if difference <= most { difference } else { 0.0 }
+    /// What a step of the cache is worth that is read or not: so much may come of another length alone.
+    fn step_beyond_read(&self, usage: &Usage) -> f64 {
+        wide(self.step()) * self.each_beyond_read(usage)
     }
 
     /// What tokens cost that were not read from the cache, beyond the price of a read.
@@ -378,8 +377,8 @@ impl Account {
 /// Where a saving comes from, in units of one plain input token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SavedParts {
-    /// What was not paid for tokens that are out of the view, and by how much a cache that holds steps read more or less
-    /// of it for its other length.
+    /// What was not paid for tokens that are out of the view, and by how much a cache that holds steps read more or
+    /// less of it for its other length.
     pub evicted: f64,
     /// What was paid to write again what the provider held, because a pass changed something before
     /// it.
@@ -399,12 +398,13 @@ impl SavedParts {
         self.evicted + self.breakpoints - self.rewritten - self.annotated
     }
 
-    /// Takes in what a cache that holds steps did not read or read in addition because the view has another length:
-    /// by eviction, and else by what was added.
-    fn round(&mut self, saved: f64, edited: bool) {
-        match edited {
-            true => self.evicted += saved,
-            false => self.annotated -= saved,
+    /// Takes in what is left of a saving. No more than a step of the cache comes of the view's other length, by eviction
+    /// or else by what was added; more than that has no cause.
+    fn leave(&mut self, saved: f64, step: f64, edited: bool) {
+        match (saved.abs() <= step, edited) {
+            (true, true) => self.evicted += saved,
+            (true, false) => self.annotated -= saved,
+            (false, _) => self.unexplained = saved,
         }
     }
 }
@@ -518,18 +518,12 @@ fn parts(terms: &LedgerTerms, shown: &Shown, view: &Usage, own: &Usage) -> Saved
             // A cold cache is filled with less.
             let less = (gone.max(0.0) * terms.each_beyond_read(own)).min(-more);
             parts.evicted += less;
-            let rest = -more - less;
-            let rounded = terms.rounded(rest, own);
-            parts.round(rounded, shown.edited);
-            parts.unexplained = rest - rounded;
+            parts.leave(-more - less, terms.step_beyond_read(own), shown.edited);
         }
         (false, false) => {
             let added = dear.min(more);
             parts.annotated += added;
-            let rest = more - added;
-            let rounded = terms.rounded(rest, view);
-            parts.round(-rounded, shown.edited);
-            parts.unexplained = rounded - rest;
+            parts.leave(added - more, terms.step_beyond_read(view), shown.edited);
         }
     }
     parts

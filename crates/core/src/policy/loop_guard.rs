@@ -122,8 +122,7 @@ fn kept(ask: &PolicyAsk<'_>, at: ItemIndex) -> Option<Kept> {
     }
     let length = u32::try_from((ask.originals)(call.pair?)?.len()).ok()?;
     Some(Kept {
-        lines: vec![(0, length)],
         times: Some(times),
-        ..Kept::default()
+        ..Kept::whole(length)
     })
 }

@@ -1,6 +1,7 @@
 //! The rung `repeat`: a new result that is still shown in full further up becomes a pointer to it. Where an earlier
-//! result shows some lines of a new one (it grew, scrolled, or was read again after an edit), only the others are shown.
-//! Where an agent says so in place of a result, `unchanged` adds a line about what left. Nothing is lost, and nothing that was sent before changes. Never points at what is not shown.
+//! result shows some lines of a new one (it grew, scrolled, or was read again after an edit), only the others are
+//! shown. Where an agent itself says so in place of a result, `unchanged` adds a line about what left. Nothing is lost,
+//! and nothing that was sent before changes. Never points at what is not shown.
 
 mod unchanged;
 

@@ -99,13 +99,10 @@ pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Opt
     }
     // What came in shifts what stands behind it. What changed in its place does not, but then a history also grew at
     // its end. Of the two, the one is meant that leaves more as it was.
-    let grown = (ends(before, after), ends(after, before));
-    let [shifted, in_place] = [(before.len(), after.len()), grown].map(|(old_to, new_to)| {
-        let (old, new) = (
-            before.get(from_before..old_to),
-            after.get(from_after..new_to),
-        );
-        let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+    let all = (before.len(), after.len());
+    let [shifted, in_place] = [all, ends(before, after)].map(|(old_to, new_to)| {
+        let old = before.get(from_before..old_to).unwrap_or_default();
+        let new = after.get(from_after..new_to).unwrap_or_default();
         let end = common(old.bytes().rev(), new.bytes().rev());
         (end, old.len() - end, new.len() - end)
     });
@@ -134,13 +131,14 @@ pub fn change(cause: MissCause, turn: u32, before: &Bytes, after: &Bytes) -> Opt
     })
 }
 
-/// Where that of a list ends which another list has as many elements of; all of what is no list.
-fn ends(list: &str, other: &str) -> usize {
-    let elements = |text: &str| raw::array(text.as_bytes()).unwrap_or_default();
-    let (own, most) = (elements(list), elements(other).len());
-    own.get(..own.len().min(most))
-        .and_then(<[_]>::last)
-        .map_or(list.len(), |last| last.end)
+/// Where two lists end, if each has as many elements as the shorter one; all of what is no list.
+fn ends(one: &str, other: &str) -> (usize, usize) {
+    let lists = [one, other].map(|text| raw::array(text.as_bytes()).unwrap_or_default());
+    let [one_list, other_list] = &lists;
+    let alike = one_list.iter().zip(other_list).next_back();
+    alike.map_or((one.len(), other.len()), |(one, other)| {
+        (one.end, other.end)
+    })
 }
 
 /// How many bytes two run on alike.

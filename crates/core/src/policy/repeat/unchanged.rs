@@ -1,7 +1,7 @@
 //! A line below a new result in which an agent says that what was read is unchanged and stands further up, although
 //! the view does not show it any more: the line names what left. Agents that remember what they read do not read it
-//! again (hermes, qwen-code, nanobot, Claude Code from 2.1.86 on), so without the line a model asks for it until it gives up. Part of
-//! the rung `repeat`. Never hides anything, and never changes what was sent before.
+//! again (hermes, qwen-code, nanobot, Claude Code from 2.1.86 on), so without the line a model asks for it until it
+//! gives up. Part of the rung `repeat`. Never hides anything, and never changes what was sent before.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::session::index::ItemIndex;
 use crate::session::transcript::Item;
 use crate::session::{ids, stub};
 
-/// What agents say, in lower case: their own texts in November 2026. Claude Code 2.1.332 still knows its three, and says
-/// none of them any more.
+/// What agents say, in lower case: their own texts in November 2026. Claude Code 2.1.332 still knows its three, and
+/// says none of them any more.
 pub const SAID: [&str; 5] = [
     // hermes, nanobot, qwen-code, Claude Code.
     "unchanged since last read",
@@ -64,9 +64,8 @@ impl<'p, 'a> Referred<'p, 'a> {
         let tokens = items.get(referred.pair?)?.tokens;
         let line = stub::referred_line(&ids::id(referred), tokens, self.ask.measure.recall);
         Some(Kept {
-            lines: vec![(0, u32::try_from(text.len()).ok()?)],
             refers: Some(line),
-            ..Kept::default()
+            ..Kept::whole(u32::try_from(text.len()).ok()?)
         })
     }
 
@@ -106,10 +105,11 @@ impl<'p, 'a> Referred<'p, 'a> {
         for (at, one) in before().filter(|(_, one)| one.name == item.name) {
             // All that both calls name has to be the same.
             let paths = self.paths(at)?;
-            let mut both = own
+            let both = own
                 .iter()
-                .filter_map(|(key, path)| Some((path, paths.get(key)?)));
-            let alike = both.clone().next().is_some() && both.all(|(own, other)| own == other);
+                .filter_map(|(key, path)| Some(paths.get(key)? == path));
+            let both: Vec<bool> = both.collect();
+            let alike = !both.is_empty() && !both.contains(&false);
             if alike && self.said(one).is_none() {
                 return Some(at);
             }
