@@ -42,6 +42,11 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for note in unread(variables()) {
         tracing::warn!("{note}");
     }
+    if config.store.keep_evicted && config.store.seal_key.is_none() {
+        tracing::warn!(
+            "store.keep_evicted: what is evicted lies in the store in the clear; set PLIMSOLL__STORE__SEAL_KEY to seal it"
+        );
+    }
     if state::beside().is_some_and(|beside| beside == config.store.path) {
         tracing::info!(
             "the store in ./data is used, because one lies there; without it, servers keep theirs in ~/.local/state/plimsoll/serve"

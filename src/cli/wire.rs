@@ -7,13 +7,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use plimsoll_console::Console;
 use plimsoll_core::turn::memo::Memo;
-use plimsoll_core::turn::{Classes, Profile, Profiles, Settings};
+use plimsoll_core::turn::{Classes, ContentSettings, Profile, Profiles, Settings};
 use plimsoll_ingress::{Probes, Readiness};
 use plimsoll_proxy::history::Readers;
 use plimsoll_proxy::pipeline::find::Paths;
 use plimsoll_proxy::pipeline::{
-    ActiveSessions, App, Asked, Bodies, Erasing, Failures, Learned, Live, Proven, ServingSettings,
-    ShownContent, Windows,
+    ActiveSessions, App, Asked, Bodies, Erasing, Failures, Histories, Learned, Live, Proven,
+    ServingSettings, ShownContent, Windows,
 };
 use plimsoll_proxy::record::{Metrics, provider_name, serves};
 use plimsoll_proxy::upstream::UpstreamClient;
@@ -92,6 +92,7 @@ fn wired(config: &Config, store: &plimsoll_store::StoreSettings) -> anyhow::Resu
         erasing: Erasing::default(),
         live: Live::new(App::system_clock),
         failures: Failures::default(),
+        histories: Histories::new(config.server.cache_memory),
         bodies: Bodies::new(config.server.cache_memory, shown == ShownContent::Live),
         memo: Memo::new(config.server.cache_memory),
         counter: Counter::load(),
@@ -113,7 +114,10 @@ fn profiles(config: &Config) -> anyhow::Result<Profiles> {
             recall: turns.recall,
             cache: turns.cache,
             texts: Arc::new(turns.texts),
-            content: config.store.content,
+            content: ContentSettings {
+                of: config.store.content,
+                evicted: config.store.keep_evicted,
+            },
             partitions: turns.partitions,
         })
     };

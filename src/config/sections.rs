@@ -89,6 +89,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     drop(console);
     loops(&mut root, &config);
     shared_store(&mut root, &config);
+    kept_evicted(&mut root, &config);
     // Profiles are laid over the other sections, so these come first.
     profiles::read(root.section("profiles"), &mut config);
     profiles::split(root.section("split"), &mut config);
@@ -348,6 +349,7 @@ pub(super) fn delimiter(mut section: Section<'_>, delimiter: &mut DelimiterSetti
 
 pub(super) fn recall(mut section: Section<'_>, recall: &mut RecallSettings) {
     section.read("enabled", &mut recall.enabled, Ok);
+    section.read("dropped", &mut recall.dropped, Ok);
 }
 
 pub(super) fn cache(mut section: Section<'_>, cache: &mut CacheSettings) {
@@ -375,6 +377,15 @@ pub(super) fn tools(mut section: Section<'_>, tools: &mut ToolClasses, texts: &m
             name => word(name, TextProfile::WORDS).map(Some),
         }
     });
+}
+
+/// Whoever has evicted content stored says for how long.
+fn kept_evicted(root: &mut Section<'_>, config: &Config) {
+    if config.store.keep_evicted && config.store.retention.content.is_none() {
+        let message =
+            "stores what is evicted on disk: say for how long, like store.keep_content = \"30d\"";
+        root.problem("store.keep_evicted", message);
+    }
 }
 
 /// A store that several proxies share needs a server, and a tenant key that they share too.
@@ -416,6 +427,7 @@ fn store(mut section: Section<'_>, store: &mut StoreSection) {
         ("all", StoreContent::All),
     ];
     section.word("content", &mut store.content, words);
+    section.read("keep_evicted", &mut store.keep_evicted, Ok);
     section.read("snapshots", &mut store.snapshots, |text: String| {
         Ok((!text.is_empty()).then(|| PathBuf::from(text)))
     });

@@ -128,6 +128,8 @@ pub struct StoreSection {
     pub answer_cap: usize,
     /// How much of the client's content is stored.
     pub content: StoreContent,
+    /// Whether the content of turns that evicted something is stored in any case.
+    pub keep_evicted: bool,
     /// How long and how much is kept.
     pub retention: Retention,
     /// The directory below which a live server writes snapshots.
@@ -151,6 +153,7 @@ impl Default for StoreSection {
             cache_mb: 48,
             answer_cap: ANSWER_CAP,
             content: StoreContent::Asked,
+            keep_evicted: false,
             retention: Retention::default(),
             snapshots: None,
             seal_key: None,

@@ -270,6 +270,7 @@ fn respond(number: usize, sent: &Sent, reply: &Reply, told: Told) -> Response {
 pub struct Agent {
     pub dialect: Dialect,
     pub stream: bool,
+    /// None if it is empty.
     pub session: String,
     pub history: Vec<Value>,
     pub tools: Vec<&'static str>,
@@ -377,8 +378,10 @@ impl Agent {
         let mut request = client()
             .post(&self.url)
             .header("content-type", "application/json")
-            .header("authorization", "Bearer k")
-            .header("x-plimsoll-session", &self.session);
+            .header("authorization", "Bearer k");
+        if !self.session.is_empty() {
+            request = request.header("x-plimsoll-session", &self.session);
+        }
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }

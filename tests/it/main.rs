@@ -22,6 +22,7 @@ mod call_ids;
 mod child;
 mod children;
 mod coded;
+mod compaction;
 mod console;
 mod console_asks;
 mod console_build;

@@ -71,7 +71,7 @@ fn server(console: &Console) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "content": app.serving.shown.name(),
         "agents": agents,
-        "stores_content": app.settings.base.content == plimsoll_core::turn::StoreContent::All,
+        "stores_content": app.settings.base.content.of == plimsoll_core::turn::StoreContent::All,
         "now": app.now(),
     })
 }

@@ -125,6 +125,7 @@ impl Contender {
             // No recorded agent knows `recall`, and its schema weighs the same for every policy that is compared.
             recall: RecallSettings {
                 enabled: options.bill && ladder.main() != Policy::None,
+                ..RecallSettings::default()
             },
             cache: CacheSettings {
                 none: options.uncached,

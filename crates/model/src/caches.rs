@@ -37,6 +37,8 @@ label_set!(
         Watched => "watched",
         /// The newest requests of sessions, for the console.
         Bodies => "bodies",
+        /// Requests from which something was evicted, for what their clients drop later.
+        Histories => "histories",
         /// Sessions that the console has read.
         Console => "console",
     }
@@ -57,16 +59,20 @@ const TYPICAL: u64 = 1024;
 /// large; but each request reads only one path.
 const PATH_SHARDS: usize = 4;
 /// Shards of the caches whose values are large for their share: whole sessions for the console, of which one of five
-/// thousand turns has to fit, and the strings of what is gone from a view.
+/// thousand turns has to fit, the strings of what is gone from a view, and long requests.
 const LARGE_SHARDS: usize = 1;
 
 /// The bytes that one cache may take of `all`.
 #[must_use]
 pub const fn share(cache: CacheName, all: usize) -> usize {
     let parts = match cache {
-        CacheName::Paths => 21,
-        CacheName::Words | CacheName::Shapes => 10,
-        CacheName::Lefts | CacheName::Notes | CacheName::Bodies | CacheName::Console => 4,
+        CacheName::Paths => 19,
+        CacheName::Words | CacheName::Shapes => 9,
+        CacheName::Lefts
+        | CacheName::Notes
+        | CacheName::Bodies
+        | CacheName::Histories
+        | CacheName::Console => 4,
         CacheName::Watched | CacheName::Gone => 2,
         CacheName::Sizes | CacheName::Fronts | CacheName::Sessions => 1,
     };
@@ -142,7 +148,7 @@ where
 {
     let shards = match name {
         CacheName::Paths => Some(PATH_SHARDS),
-        CacheName::Console | CacheName::Gone => Some(LARGE_SHARDS),
+        CacheName::Console | CacheName::Gone | CacheName::Histories => Some(LARGE_SHARDS),
         _ => None,
     };
     of_bytes(share(name, all) as u64, shards)

@@ -105,6 +105,9 @@ pub struct HiddenCall {
     pub effect: Effect,
     /// Whether its result carries a nudge.
     pub nudge: bool,
+    /// Whether its result says what can be recalled of histories that the client dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells: bool,
     /// The tool that was called. Records from when there was one hidden tool don't say.
     #[serde(default)]
     pub tool: HiddenTool,
@@ -185,6 +188,12 @@ impl TurnRecord {
             sums.add(account);
         }
         sums
+    }
+
+    /// Whether a view of it lacks something that the view before it had, or that its request brought.
+    #[must_use]
+    pub fn has_evicted(&self) -> bool {
+        self.hops.iter().any(|hop| !hop.marks.is_empty())
     }
 
     /// What its conversation is served under.
@@ -272,6 +281,10 @@ pub struct TurnRecord {
     /// Pins that the turn set or lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinMove>,
+    /// The histories that the client had dropped when its conversation began anew: of each the newest record with a pass,
+    /// oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<RecordId>,
     /// The profile with which the conversation began. None if it began without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -355,6 +368,9 @@ pub struct Snapshot {
     /// The pinned items, the oldest pin first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<ItemNo>,
+    /// The histories that the client has dropped so far: of each the newest record with a pass, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<RecordId>,
 }
 
 #[cfg(test)]
@@ -375,6 +391,7 @@ mod tests {
             result_tokens: 12,
             effect,
             nudge: false,
+            tells: false,
             tool,
             block: None,
             signed: false,
@@ -438,6 +455,7 @@ mod tests {
             without: Edits::default(),
             guide: Guide::default(),
             pins: Vec::new(),
+            dropped: Vec::new(),
             profile: None,
             split: None,
             facts: Box::default(),
@@ -445,7 +463,7 @@ mod tests {
     }
 
     /// Each form that a record takes, by the name of its fixture.
-    fn forms() -> [(&'static str, TurnRecord); 6] {
+    fn forms() -> [(&'static str, TurnRecord); 7] {
         use crate::turn_facts::tests::facts;
 
         let hop = |change: fn(&mut StoredHop)| {
@@ -489,6 +507,8 @@ mod tests {
             }),
             ..newest()
         };
+        let mut anew = hop(|hop| hop.calls[0].tells = true);
+        anew.dropped = vec![RecordId(Digest([7; 32]))];
         let alone = TurnRecord {
             parent_session: None,
             content: None,
@@ -502,6 +522,7 @@ mod tests {
             ("turn-bound", thinking),
             ("turn-unshown", hop(|hop| hop.unshown = true)),
             ("turn-chosen", chosen),
+            ("turn-anew", anew),
         ]
     }
 
@@ -547,6 +568,7 @@ mod tests {
         let pinning = Snapshot {
             next: ItemNo(9),
             pins: vec![ItemNo(4), ItemNo(2)],
+            dropped: vec![RecordId(Digest([7; 32]))],
             ..Snapshot::default()
         };
         is_fixture("snapshot", &pinning);

@@ -65,6 +65,7 @@ impl Shared for TurnRecord {
                 .map(|option| optional(option.as_ref()))
                 .iter()
                 .sum::<usize>()
+            + list(&self.dropped)
             + self.facts.owned()
     }
 }
@@ -187,6 +188,7 @@ mod tests {
             result_tokens: 0,
             effect: Effect::Refused,
             nudge: false,
+            tells: false,
             tool: crate::HiddenTool::Delimiter,
             block: None,
             signed: false,

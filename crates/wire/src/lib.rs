@@ -36,6 +36,7 @@ pub mod sse;
 pub mod stream;
 mod unary;
 mod usage;
+mod whole_request;
 
 use std::borrow::Cow;
 
@@ -168,6 +169,12 @@ impl Dialect {
     /// [`RequestError`] if it is no request of the format.
     pub fn decode(self, body: Bytes) -> Result<Request, RequestError> {
         Request::decode(self, body)
+    }
+
+    /// The body of a request of these units, byte for byte, for what was said before and is read again.
+    #[must_use]
+    pub fn whole_request(self, model: &str, units: &[Bytes], tools: Option<&Bytes>) -> Bytes {
+        whole_request::body(self, model, units, tools)
     }
 
     /// Takes a unit apart.

@@ -51,6 +51,14 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     // Guidance was given once, even if the record that says so is dropped.
     path.told_before(known.guide);
     path.pins = known.pins.clone();
+    path.dropped.clone_from(&known.dropped);
+    // What the dropped records had evicted is gone from the client's history, too.
+    if let Some(history) = known
+        .newest_pass()
+        .filter(|_| path.entries.len() < known.entries.len())
+    {
+        path.drop_history(history);
+    }
     path.choice.clone_from(&known.choice);
     path
 }

@@ -69,6 +69,8 @@ pub enum RecordKey<'a> {
     Next(RecordId),
     /// The name of its session, for the first record of a conversation.
     First(&'a str),
+    /// The name of its session, for a turn that evicted something.
+    Evicted(&'a str),
 }
 
 impl RecordKey<'_> {
@@ -88,6 +90,7 @@ impl RecordKey<'_> {
             // A session has these rows however its requests are looked up.
             Self::Next(before) => tenant.key(&[b"next", before.0.as_bytes()]),
             Self::First(session) => tenant.key(&[b"first", session.as_bytes()]),
+            Self::Evicted(session) => tenant.key(&[b"evicted", scope, session.as_bytes()]),
         }
     }
 }

@@ -82,7 +82,7 @@ fn item(transcript: &Transcript, of: &str, no: ItemNo) -> Option<ItemIndex> {
 }
 
 /// The kind and the numbers of an id such as `read:3,5,7-9`.
-fn numbered(id: &str) -> Option<(&str, Vec<u32>)> {
+pub(crate) fn numbered(id: &str) -> Option<(&str, Vec<u32>)> {
     let (of, list) = id.rsplit_once(':')?;
     let mut numbers = Vec::new();
     for part in list.split(',') {

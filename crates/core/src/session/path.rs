@@ -15,6 +15,9 @@ use plimsoll_model::{
 /// one for text, even if it has neither, so that a client that drops either shifts no number.
 pub const ASSISTANT_ITEMS: u32 = 2;
 
+/// Of how many histories that the client dropped it is known that there is something to recall: the newest ones.
+const MOST_DROPPED: usize = 8;
+
 /// How many of the newest turns are searched for a usage report.
 pub const REPORTS: usize = 8;
 
@@ -111,6 +114,9 @@ pub struct Path {
     pub guide: Option<Guide>,
     /// What somebody asked to keep in view. It is kept like a mark, too.
     pub pins: Pins,
+    /// The histories that the client has dropped: of each the newest record with a pass, oldest first. Like a mark this is
+    /// kept when an edit drops a record.
+    pub dropped: Vec<RecordId>,
     /// What the conversation is served under. Each of its records says so; it is kept when an edit drops all of them.
     pub choice: Choice,
     /// Whether a turn of this process has gone on from its newest record. All copies share it.
@@ -125,7 +131,7 @@ impl Shared for Path {
         let tried = self.choice.split.as_ref().map(|split| &split.profile);
         let names = [self.choice.profile.as_ref(), tried];
         let names: usize = names.into_iter().flatten().map(text).sum();
-        let small = names + self.pins.weight();
+        let small = names + self.pins.weight() + list(&self.dropped);
         let flag = shared::<AtomicBool>();
         shared::<Self>() + list(&self.entries) + self.marks.weight() + small + flag + self.records
     }
@@ -147,6 +153,7 @@ impl Path {
             aligned: false,
             guide,
             pins: Pins::default(),
+            dropped: Vec::new(),
             choice: choice.unwrap_or_default(),
             followed: Arc::default(),
             records,
@@ -163,6 +170,7 @@ impl Path {
             entries,
             marks: self.marks.clone(),
             pins: self.pins.clone(),
+            dropped: self.dropped.clone(),
             choice: self.choice.clone(),
             followed: Arc::default(),
             ..*self
@@ -181,6 +189,9 @@ impl Path {
         }
         self.records += record.weight();
         self.pins.apply(&record.pins);
+        for history in &record.dropped {
+            self.drop_history(*history);
+        }
         self.guide = guided(self.guide, &record);
         self.next = self
             .next
@@ -215,6 +226,7 @@ impl Path {
         let mut path = Self::new(entries, marks, snapshot.next);
         path.told_before(snapshot.guide);
         path.pins = Pins::new(snapshot.pins.clone());
+        path.dropped.clone_from(&snapshot.dropped);
         path
     }
 
@@ -237,7 +249,37 @@ impl Path {
             next: self.next,
             guide: self.guide.filter(|guide| !guide.is_default()),
             pins: self.pins.items().to_vec(),
+            dropped: self.dropped.clone(),
         }
+    }
+
+    /// Where a conversation stands that begins anew behind a history that its client has dropped. Its numbers go on from
+    /// that one's, so that no number means two items.
+    #[must_use]
+    pub fn behind(history: &Self, newest: RecordId) -> Self {
+        let mut path = Self {
+            next: history.next,
+            dropped: history.dropped.clone(),
+            ..Self::default()
+        };
+        path.drop_history(newest);
+        path
+    }
+
+    /// Notes that the client has dropped the history whose newest record with a pass this is.
+    pub fn drop_history(&mut self, newest: RecordId) {
+        self.dropped.retain(|history| *history != newest);
+        self.dropped.push(newest);
+        let over = self.dropped.len().saturating_sub(MOST_DROPPED);
+        self.dropped.drain(..over);
+    }
+
+    /// The newest record that evicted something.
+    #[must_use]
+    pub fn newest_pass(&self) -> Option<RecordId> {
+        let mut newest = self.entries.iter().rev();
+        let found = newest.find(|entry| entry.record.has_evicted());
+        found.map(|entry| entry.id)
     }
 
     /// Adds what the conversation was told by records that are no longer on its path.

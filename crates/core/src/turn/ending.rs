@@ -112,6 +112,11 @@ pub fn record(
     // A header on a later request holds for that request alone.
     let begun = state.path.has_begun().then_some(&state.path.choice);
     let choice = begun.unwrap_or(&state.terms.choice).clone();
+    // A record that stands on another one, or on a snapshot, has them from there.
+    let dropped = match &state.path.entries[..] {
+        [] => state.path.dropped.clone(),
+        _ => Vec::new(),
+    };
     TurnRecord {
         parent: stands.parent,
         turn: state.path.next_turn(),
@@ -137,6 +142,7 @@ pub fn record(
         without: state.known,
         guide: state.guide,
         pins: state.pin_moves.clone(),
+        dropped,
         profile: choice.profile,
         split: choice.split,
         facts: stands.facts,

@@ -206,7 +206,25 @@ impl<'a> Runner<'a> {
         }
         // The message has its calls in the order in which the model wrote them.
         ran.sort_by_key(|call| call.place);
+        self.tell(&mut ran);
         (ran, self.counted)
+    }
+
+    /// Has the first result since the client dropped a history say what of that can be recalled.
+    fn tell(&self, ran: &mut [HiddenCall]) {
+        let recall = self.state.injected.name(HiddenTool::Recall);
+        let (Some(last), Some(recall), false) = (ran.last_mut(), recall, self.state.has_told())
+        else {
+            return;
+        };
+        if let Some(told) = self.state.dropped.told() {
+            last.result = format!(
+                "{}\n{recall} still has {told}: by id, by path, or by a search without an id",
+                last.result
+            );
+            last.result_tokens = self.reader.count(&last.result);
+            last.tells = true;
+        }
     }
 
     fn ran(
@@ -228,6 +246,7 @@ impl<'a> Runner<'a> {
             result,
             effect,
             nudge: false,
+            tells: false,
             tool,
             block: answer.block_of(place),
             signed: self.sent.calls.get(place).is_some_and(|call| {

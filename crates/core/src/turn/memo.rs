@@ -134,6 +134,7 @@ impl Memo {
             | CacheName::Sessions
             | CacheName::Watched
             | CacheName::Bodies
+            | CacheName::Histories
             | CacheName::Console => 0,
         }
     }

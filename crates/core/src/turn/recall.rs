@@ -3,6 +3,7 @@
 //! messages and from records of the path; never reads a store.
 
 mod document;
+mod dropped;
 mod find;
 
 use std::borrow::Cow;
@@ -176,7 +177,7 @@ impl<'a> Recalls<'a> {
             Some(ids::RecallTarget::Ledger(page)) => self.ledger(ask, page)?,
             // A search without an id.
             None if ask.id == EVERYTHING => self.everything(ask)?,
-            None => match self.by_path(ask) {
+            None => match self.by_path(ask).or_else(|| self.dropped(ask)) {
                 Some(document) => document?,
                 None => self.lost(ask)?,
             },

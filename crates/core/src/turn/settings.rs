@@ -14,6 +14,7 @@ use plimsoll_wire::request::Request;
 
 use super::cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 use super::classes::Classes;
+use super::content::ContentSettings;
 use super::filter::RungTable;
 use super::keep::KeepSettings;
 use super::memo::Reader;
@@ -41,21 +42,9 @@ pub struct Settings {
     /// How user messages are recognised as results.
     pub texts: Arc<TextResults>,
     /// What of the client's content is stored.
-    pub content: StoreContent,
+    pub content: ContentSettings,
     /// How the model's window is parted.
     pub partitions: Partitions,
-}
-
-/// What of the client's content is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreContent {
-    /// Nothing: the client resends its originals with every request.
-    Off,
-    /// What a client asks to have stored, so that it need not resend it.
-    #[default]
-    Asked,
-    /// Every message and every answer, so that a session can be exported whole.
-    All,
 }
 
 /// The ceiling, the floor and the rules of eviction.
@@ -239,11 +228,16 @@ impl Default for DelimiterSettings {
 pub struct RecallSettings {
     /// Whether the tool is injected.
     pub enabled: bool,
+    /// Whether it also brings back what was evicted before the client dropped its history.
+    pub dropped: bool,
 }
 
 impl Default for RecallSettings {
     fn default() -> Self {
-        Self { enabled: true }
+        Self {
+            enabled: true,
+            dropped: true,
+        }
     }
 }
 
@@ -294,13 +288,16 @@ pub struct Terms {
     pub unmet: Unmet,
     /// Raw tokens after which an implicit episode is cut.
     pub implicit_tokens: u32,
-    content: StoreContent,
+    /// What of the client's content is stored.
+    pub content: ContentSettings,
     /// Whether the caller may refer to this response by its id later.
     pub refers: bool,
     /// Whether `delimiter` is injected.
     pub inject: bool,
     /// Whether `recall` is injected.
     pub recall: bool,
+    /// Whether `recall` also brings back what was evicted before the client dropped its history.
+    pub dropped: bool,
     /// The protocol of `delimiter`.
     pub protocol: Protocol,
     /// Upstream calls in one turn.
@@ -394,6 +391,7 @@ impl Terms {
             refers: true,
             inject: delimiter.enabled,
             recall: overrides.recall.unwrap_or(settings.recall.enabled),
+            dropped: settings.recall.dropped,
             protocol: Protocol {
                 auto_close: delimiter.auto_close,
             },
@@ -474,12 +472,7 @@ impl Terms {
     /// the client asks for that.
     #[must_use]
     pub fn keeps(&self, asked: bool) -> (bool, bool) {
-        let asked = asked && self.refers;
-        match self.content {
-            StoreContent::All => (true, asked),
-            StoreContent::Asked => (asked, asked),
-            StoreContent::Off => (false, false),
-        }
+        self.content.keeps(asked && self.refers)
     }
 
     /// The guidance block for the injected tools; none if the operator turned it off, the upstream refuses it, or it is

@@ -30,6 +30,7 @@ use plimsoll_wire::request::Request;
 use super::asked::Asks;
 use super::call_spans::CallSpans;
 use super::classes::Classes;
+use super::dropped::Dropped;
 use super::keep;
 use super::memo::{Decoded, Reader};
 use super::originals::OwnTexts;
@@ -120,6 +121,8 @@ pub struct TurnState {
     pub pin_asks: Vec<PinAsk>,
     /// What an operator asked of the session, and what came of it so far. Boxed, as that is seldom.
     pub asks: Box<Asks>,
+    /// What there is of the histories that the client has dropped, once a hidden call may need it.
+    pub dropped: Arc<Dropped>,
     /// What is pinned, by this turn and before.
     pub pins: Pins,
     /// Pins that this turn set or lifted.
@@ -255,6 +258,7 @@ impl TurnState {
             known: Edits::default(),
             pin_asks,
             asks: Box::default(),
+            dropped: Arc::default(),
             pins,
             pin_moves: Vec::new(),
             pin_report: PinReport::default(),

@@ -95,15 +95,19 @@ pub fn held_by(blob: &Bytes) -> Vec<Bytes> {
     }
 }
 
-/// The conversation of a path; `None` if a part of it was not stored.
+/// The conversation of a path; `None` if a part of it was not stored. A turn without content of its own stands in the list
+/// of the next one that has some.
 ///
 /// # Errors
 /// [`FindError`] where the store fails or a list can't be read.
 pub fn conversation(reads: &Reads<'_>, path: &Path) -> Result<Option<Conversation>, FindError> {
     let mut lists: Vec<Content> = Vec::new();
+    if path.newest().is_none_or(|newest| newest.content.is_none()) {
+        return Ok(None);
+    }
     for entries in path.entries.rchunks(LISTS) {
         let named = entries.iter().rev();
-        let named: Vec<Digest> = named.map_while(|entry| entry.record.content).collect();
+        let named: Vec<Digest> = named.filter_map(|entry| entry.record.content).collect();
         for bytes in reads.blobs(&named)? {
             let Some(bytes) = bytes else { return Ok(None) };
             let list: Content = rmp_serde::from_slice(&bytes)?;
@@ -112,9 +116,6 @@ pub fn conversation(reads: &Reads<'_>, path: &Path) -> Result<Option<Conversatio
             if begins {
                 return Ok(join(lists));
             }
-        }
-        if named.len() < entries.len() {
-            return Ok(None);
         }
     }
     Ok(None)

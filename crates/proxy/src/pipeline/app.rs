@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::active_sessions::ActiveSessions;
 use super::asked::Asked;
 use super::bodies::Bodies;
+use super::dropped::Histories;
 use super::erasing::Erasing;
 use super::failures::Failures;
 use super::find::Paths;
@@ -67,6 +68,8 @@ pub struct App {
     pub failures: Failures,
     /// The newest requests of sessions.
     pub bodies: Bodies,
+    /// Requests from which something was evicted.
+    pub histories: Histories,
     /// Shapes of messages.
     pub memo: Memo,
     /// The tokeniser.
@@ -107,6 +110,7 @@ impl App {
                 CacheName::Sessions => self.active.weight(),
                 CacheName::Watched => self.watched.memory_bytes(),
                 CacheName::Bodies => self.bodies.weight(),
+                CacheName::Histories => self.histories.weight(),
                 CacheName::Console => self.live.read_weight(),
                 CacheName::Shapes
                 | CacheName::Sizes
@@ -133,6 +137,7 @@ impl App {
         self.active.forget(whose);
         self.asked.forget(whose);
         self.bodies.forget();
+        self.histories.forget();
         self.failures.forget(whose);
     }
 

@@ -18,6 +18,7 @@ use plimsoll_store::{Batch, Link, Listed, StoreError, Ticket};
 
 use super::app::App;
 use super::branch::{self, Branching};
+use super::dropped;
 use super::find::ANCHOR_CALLS;
 use super::record_place::RecordPlace;
 use super::refer;
@@ -80,6 +81,7 @@ pub fn commit(
     let kept =
         said.and_then(|said| stored_content::keep(store, &leave, (place.tenant, state), said));
     let nameless = ending.nameless(state.request.dialect);
+    let evicted = dropped::has_evicted(state);
     let mut batch = Batch {
         owner: Some(place.tenant.0),
         ..Batch::default()
@@ -110,11 +112,20 @@ pub fn commit(
         id: id.0,
         turn,
     }));
+    // A client that drops its history begins anew in the same session. Without a session's own name nothing leads back.
+    if evicted && !place.scope.0.is_empty() {
+        batch.links.push(Link {
+            key: dropped::key(place),
+            id: id.0,
+            turn: 0,
+        });
+    }
     if let (Some(response), Some(kept)) = (response, kept) {
         let dialect = state.request.dialect;
         let links = refer::links(place, dialect, (&response, id, turn), &kept);
         batch.links.extend(links);
     }
+    app.histories.keep(state, id);
     // Memory knows the path at once. The next request need not wait for the disk.
     let path = Arc::new(state.path.extend(id, Arc::new(record)));
     if let Some(key) = keys.first() {

@@ -27,6 +27,7 @@ use super::app::App;
 use super::bodies::LiveBody;
 use super::branch::Branching;
 use super::changed;
+use super::dropped;
 use super::error::{Interruption, ProxyError};
 use super::finish::{self, Committed, Ended};
 use super::learned::TenantModel;
@@ -66,7 +67,9 @@ pub(super) struct ManagedTurn {
     /// How many bytes each of its parts has to read.
     pub size: usize,
     /// The room that what is made of its messages takes.
-    pub _held: Held,
+    pub held: Held,
+    /// Whether what the client has dropped was looked for.
+    pub sought: bool,
     /// Told when one of its calls is tried again.
     pub failing: Failing,
 }
@@ -298,6 +301,7 @@ impl ManagedTurn {
             // A watched client can refer only to the copy that the provider keeps.
             Mode::Observe | Mode::Off => (false, false),
         };
+        let evicted = self.state.terms.content.evicted && dropped::has_evicted(&self.state);
         // A client can't go on from an answer that broke off.
         let whole = match answer.verdict() {
             Verdict::Done | Verdict::Mixed | Verdict::Cut => true,
@@ -309,7 +313,7 @@ impl ManagedTurn {
         Some(Ended {
             ending,
             facts: self.reporter.facts(&self.state, &self.prepared),
-            said: stored.then(|| request.dialect.said(answers, line)),
+            said: (stored || evicted).then(|| request.dialect.said(answers, line)),
             response: first.and_then(|first| first.id.clone()),
         })
     }
@@ -488,6 +492,9 @@ impl ManagedTurn {
     /// Records the turn and waits until it is durable, as long as the settings allow.
     pub(super) async fn settle(&mut self, app: &Arc<App>, answers: &[Answer], end: TurnEnd<'_>) {
         self.branch.learn().await;
+        if let Some(answer) = answers.last() {
+            self.fetch_dropped(app, answer).await;
+        }
         if let Some(committed) = self.commit(app, answers, end) {
             self.durable(app, committed).await;
         }

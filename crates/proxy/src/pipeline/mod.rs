@@ -31,7 +31,7 @@
 //! A request in the mode `observe` is forwarded and only watched (`watch`); of every other that is forwarded the usage is
 //! read as the answer passes (`forward`, `listen`). Requests share the [`App`]:
 //! among it, what the process knows of windows (`windows`), of credentials and of models that bind their
-//! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`) and what changed in them (`changed`), of what
+//! thoughts (`proven`), of sessions in use (`active_sessions`), of their newest requests (`bodies`), what changed in them (`changed`) and what clients `dropped`, of what
 //! an operator asked of them (`asked`), and of sessions that were erased while turns were under way
 //! (`erasing`). `live` tells those who look on what happens, and `failures` keeps for them what failed.
 
@@ -43,6 +43,7 @@ mod branch;
 mod changed;
 mod decoded;
 mod drive;
+mod dropped;
 mod erasing;
 mod error;
 mod failures;
@@ -90,6 +91,7 @@ pub use app::App;
 pub use asked::{Asked, TooManyAsks};
 pub use bodies::{Bodies, LiveBody};
 pub use changed::Change;
+pub use dropped::Histories;
 pub use erasing::{Began, Erasing};
 pub use error::{Fault, Interruption, ProxyError, ServingLimit};
 pub use failures::{FailedCall, Failure, FailureCause, FailureKind, Failures};

@@ -19,6 +19,7 @@ use plimsoll_wire::request::{Lost, Request};
 use super::app::App;
 use super::branch::{self, Branching};
 use super::decoded::{self, DecodedRequest};
+use super::dropped;
 use super::error::ProxyError;
 use super::find::{self, locate, remembered};
 use super::learned::TenantModel;
@@ -73,7 +74,7 @@ enum OpeningStep {
     /// Its path must be looked up in the store.
     Cold(Box<CountedRequest>),
     /// Its path is known. There is more to be read than an async worker should, or the store is asked what its session is
-    /// served under. Whether another turn goes on from the path may be known, too.
+    /// served under or had before. Whether another turn goes on from the path may be known, too.
     Known(Box<CountedRequest>, Arc<Path>, Option<bool>),
 }
 
@@ -141,6 +142,7 @@ pub(super) async fn open(
         }
     };
     let taken = read.find_choice(app, &mut opening, &path).await.or(taken);
+    let path = read.behind(app, &mut opening, path).await;
     opening.size += to_read(&path);
     let go_on = move |app: &App, opening: &mut Opening| ready(app, opening, *read, path, taken);
     let (opening, ready) = match stage(app, opening, go_on).await? {
@@ -249,7 +251,8 @@ impl Opening {
                     sent: false,
                     branch,
                     size,
-                    _held: held,
+                    held,
+                    sought: false,
                     failing: Failing::default(),
                     retry_until: None,
                 });
@@ -337,7 +340,7 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     };
     // A few bytes may stand on records that take long to read.
     let size = opening.size + to_read(&path);
-    if !is_long(opening.size) && is_long(size) {
+    if read.begins_anew(opening.trust, &path) || (!is_long(opening.size) && is_long(size)) {
         return Ok(OpeningStep::Known(Box::new(read), path, taken));
     }
     opening.size = size;
@@ -530,6 +533,25 @@ impl CountedRequest {
         let known = known?;
         self.begins = known.choice;
         Some(known.taken)
+    }
+
+    /// Whether it begins in a session whose client may have dropped what it sent before, and may recall that.
+    fn begins_anew(&self, trust: Trust, path: &Path) -> bool {
+        let named = !self.place.scope.0.is_empty() && trust == Trust::Whole;
+        let recalls = self.terms.recall && self.terms.dropped && self.request.takes_tools();
+        named && recalls && self.terms.mode == Mode::Manage && !path.has_begun()
+    }
+
+    /// The path of a request that may begin behind a history that its client has dropped.
+    async fn behind(&self, app: &Arc<App>, opening: &mut Opening, path: Arc<Path>) -> Arc<Path> {
+        if !self.begins_anew(opening.trust, &path) {
+            return path;
+        }
+        let begun = Instant::now();
+        let credential = opening.request.identity.credential;
+        let behind = dropped::behind(app, &self.place, credential, &opening.patience).await;
+        opening.reporter.took(Phase::Store, begun.elapsed());
+        behind.map_or(path, Arc::new)
     }
 
     /// Its session, if that may begin here and join the split.

@@ -128,12 +128,12 @@ impl ListedMessages {
     }
 }
 
-/// The first message to list: the answer of the turn before, as the client keeps it. Zero, so that
-/// everything is listed, if that turn has no content or the client changed its history.
+/// The first message to list: the answer of the newest turn that has content, as the client keeps it. Zero, so that
+/// everything is listed, if no turn has any or the client changed its history.
 fn first(state: &TurnState) -> usize {
     let path = &state.path;
-    let newest = path.entries.last().filter(|_| !path.aligned);
-    let stored = newest.filter(|entry| entry.record.content.is_some());
+    let newest = path.entries.iter().rev().filter(|_| !path.aligned);
+    let stored = newest.filter(|entry| entry.record.content.is_some()).next();
     stored.map_or(0, |entry| entry.position as usize)
 }
 

@@ -172,6 +172,7 @@ async fn next(
     held: (&mut HeldAnswer, usize),
 ) -> Result<NextHop, ProxyError> {
     if let Some(answer) = answers.last() {
+        turn.fetch_dropped(app, answer).await;
         turn.pend(app, answer);
     }
     turn.next_hop(app)?;

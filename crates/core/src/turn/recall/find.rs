@@ -87,6 +87,7 @@ impl<'a> Recalls<'a> {
                 }
             }
         }
+        self.search_dropped(&wanted, &mut document);
         if document.text.is_empty() {
             let offer = self.offer(ask);
             let why = format!("nothing that is evicted has {search:?}; {offer}");
@@ -121,7 +122,11 @@ impl<'a> Recalls<'a> {
             let call = self.originals().call(at).unwrap_or_default();
             call.chars().take(OFFERED_CHARS).collect()
         };
-        ids::offer(transcript, &ask.id, &|at| self.is_gone(at), &call)
+        let offer = ids::offer(transcript, &ask.id, &|at| self.is_gone(at), &call);
+        match self.state.dropped.told() {
+            Some(told) => format!("{offer}; {told}"),
+            None => offer,
+        }
     }
 
     /// All items of an episode that are not in view.
@@ -265,7 +270,7 @@ impl<'a> Recalls<'a> {
     }
 
     /// The recall in view that holds the whole of an item.
-    fn brought(&self, no: ItemNo) -> Option<String> {
+    pub(super) fn brought(&self, no: ItemNo) -> Option<String> {
         let holds = |earlier: &&Earlier<'_>| earlier.live && earlier.original(no).is_some();
         let earlier = self.earlier.iter().rev().find(holds)?;
         Some(format!(
@@ -299,7 +304,7 @@ impl<'a> Recalls<'a> {
 }
 
 /// Whether a call's arguments name a path, in full or by its end.
-fn names(arguments: &str, path: &str) -> bool {
+pub(super) fn names(arguments: &str, path: &str) -> bool {
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
         return false;
     };

@@ -1,0 +1,75 @@
+//! Finds what a recall names in histories that the client has dropped. What the client still sends comes first: nothing of
+//! it is looked for here. Never cuts a document to size.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use plimsoll_model::ItemNo;
+
+use super::document::Document;
+use super::find::names;
+use super::{NotRecalled, Recalls, in_view};
+use crate::intercept::recall::RecallAsk;
+use crate::turn::dropped::DroppedItem;
+
+impl<'a> Recalls<'a> {
+    /// What an id or a path stands for in the dropped histories. `None` if it stands for nothing there.
+    pub(super) fn dropped(&self, ask: &RecallAsk) -> Option<Result<Document, NotRecalled>> {
+        let mut found = self.state.dropped.find(&ask.id);
+        if found.is_empty() {
+            // The newest read of a file shows its present state.
+            let calls = self.state.dropped.iter().rev();
+            found = calls
+                .filter(|(_, item)| names_path(item, &ask.id))
+                .collect();
+        }
+        let here = self.here();
+        found.retain(|(no, _)| !here.contains(no));
+        let (first, _) = found.first()?;
+        if let (1, Some(standing)) = (found.len(), self.brought(*first)) {
+            return Some(Err(in_view(format!("{} {standing}", ask.id))));
+        }
+        let head = format!("recalled {}, of the history before this one", ask.id);
+        let mut document = Document::headed(head);
+        let alone = found.len() == 1;
+        for (no, item) in found {
+            if !alone {
+                document.line();
+                let _ = write!(document.text, "[{}] ", item.id);
+            }
+            if !item.call.is_empty() {
+                let _ = writeln!(document.text, "{}", item.call);
+            }
+            document.push(no, &item.original);
+        }
+        Some(Ok(document))
+    }
+
+    /// Adds the lines of dropped histories that contain a text, each with the id of its item. `wanted` is in lower case.
+    pub(super) fn search_dropped(&self, wanted: &str, document: &mut Document) {
+        let here = self.here();
+        for (_, item) in self
+            .state
+            .dropped
+            .iter()
+            .filter(|(no, _)| !here.contains(no))
+        {
+            for line in item.call.lines().chain(item.original.lines()) {
+                if line.to_lowercase().contains(wanted) {
+                    let _ = writeln!(document.text, "{}: {line}", item.id);
+                }
+            }
+        }
+    }
+
+    /// The numbers of what the client still sends.
+    fn here(&self) -> HashSet<ItemNo> {
+        let items = &self.prepared.view.transcript().items;
+        items.iter().map(|item| item.no).collect()
+    }
+}
+
+fn names_path(item: &DroppedItem, path: &str) -> bool {
+    let arguments = item.call.split_once(' ').map(|(_, arguments)| arguments);
+    arguments.is_some_and(|arguments| names(arguments, path))
+}

@@ -1,0 +1,256 @@
+//! Histories that clients drop after something was evicted from them: their requests, kept in memory, and how they are
+//! found again when a conversation begins anew or a hidden call needs them. Owns how much of them is kept. Never writes
+//! one anywhere: what is stored of it was stored with its turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_core::session::chain::RecordKey;
+use plimsoll_core::session::path::Path;
+use plimsoll_core::turn::state::TurnState;
+use plimsoll_core::turn::{Dropped, Mode, Terms};
+use plimsoll_model::caches::{Bounded, Weigh, bounded};
+use plimsoll_model::{CacheName, Digest, RecordId, TenantId};
+use plimsoll_store::Take;
+use plimsoll_tokens::Family;
+use plimsoll_wire::Dialect;
+use plimsoll_wire::answer::Answer;
+
+use super::app::App;
+use super::managed_turn::ManagedTurn;
+use super::record_place::RecordPlace;
+use crate::history::{self, FindError, Patience, Reads};
+
+/// How long a conversation that begins, or a hidden call, waits for the store. Without an answer it goes on without what
+/// was dropped.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// What is made of a history takes so many times its bytes.
+const MADE_OF_IT: usize = 3;
+
+/// Requests from which something was evicted, by the record of their turn.
+pub struct Histories(Bounded<RecordId, HeldHistory>);
+
+/// A request from which something was evicted.
+#[derive(Clone)]
+struct HeldHistory {
+    body: Bytes,
+    dialect: Dialect,
+}
+
+impl Weigh for HeldHistory {
+    fn owned(&self) -> usize {
+        self.body.len()
+    }
+}
+
+impl Histories {
+    /// Keeps as many as fit into their share of `all`, the memory of all caches.
+    #[must_use]
+    pub fn new(all: usize) -> Self {
+        Self(bounded(CacheName::Histories, all))
+    }
+
+    /// Keeps the request of a turn, if something was evicted from it. It takes the place of the one before on its path,
+    /// because it holds all of that.
+    pub(super) fn keep(&self, state: &TurnState, record: RecordId) {
+        if !state.terms.dropped || !has_evicted(state) {
+            return;
+        }
+        if !state.path.aligned
+            && let Some(before) = state.path.newest_pass()
+        {
+            self.0.remove(&before);
+        }
+        let (body, dialect) = (state.request.body.clone(), state.request.dialect);
+        self.0.insert(record, HeldHistory { body, dialect });
+    }
+
+    fn get(&self, record: RecordId) -> Option<HeldHistory> {
+        self.0.get(&record)
+    }
+
+    /// Forgets all of them.
+    pub fn forget(&self) {
+        self.0.clear();
+    }
+
+    /// How many bytes of memory they take.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.0.weight()
+    }
+}
+
+/// Whether a turn evicted something, so that what its client drops later may be missed.
+pub(super) fn has_evicted(state: &TurnState) -> bool {
+    state.terms.mode == Mode::Manage && *state.marks != state.path.marks
+}
+
+/// The key that leads to the records of a session's turns that evicted something. Their ids, which begin with the time, put them in
+/// order.
+pub(super) fn key(place: &RecordPlace) -> Digest {
+    RecordKey::Evicted(&place.session).digest(place.tenant, &place.keys)
+}
+
+/// Where a conversation stands that begins in a session whose client had something evicted before, as far as anything of
+/// that is still there.
+pub(super) async fn behind(
+    app: &Arc<App>,
+    place: &RecordPlace,
+    credential: Digest,
+    patience: &Patience,
+) -> Option<Path> {
+    let (worker, key) = (Arc::clone(app), key(place));
+    let find = move |patience: &Patience| {
+        let told = |op, time| worker.metrics.observe_store(op, time);
+        let reads = Reads::new(&worker.store, &told).while_waited_for(patience);
+        find(&worker, &reads, key)
+    };
+    let found = app.readers.run(credential, patience, PATIENCE, find).await;
+    match found? {
+        Ok(path) => path,
+        Err(error) => {
+            tracing::warn!(%error, "a conversation begins without what its session had before");
+            None
+        }
+    }
+}
+
+fn find(app: &App, reads: &Reads<'_>, key: Digest) -> Result<Option<Path>, FindError> {
+    let newest = reads
+        .links(&[key], Take::Last(1))?
+        .into_iter()
+        .flatten()
+        .next();
+    let Some((_, newest)) = newest else {
+        return Ok(None);
+    };
+    let newest = RecordId(newest);
+    let path = history::load(reads, newest)?;
+    let held = |path: &Path| {
+        let stored = path.newest().is_some_and(|record| record.content.is_some());
+        stored || app.histories.get(newest).is_some()
+    };
+    Ok(path.filter(held).map(|path| Path::behind(&path, newest)))
+}
+
+/// What is needed to read the histories that a conversation has dropped.
+struct Sought {
+    tenant: TenantId,
+    dialect: Dialect,
+    dropped: Vec<RecordId>,
+    terms: Terms,
+    model: String,
+    family: Family,
+    /// The most bytes that are read.
+    most: usize,
+}
+
+impl ManagedTurn {
+    /// Reads what the client has dropped, if the hidden calls of an answer need it.
+    pub(super) async fn fetch_dropped(&mut self, app: &Arc<App>, answer: &Answer) {
+        let recalls = self.state.terms.dropped && self.state.terms.mode == Mode::Manage;
+        if self.sought || !recalls || !self.state.needs_dropped(answer) {
+            return;
+        }
+        self.sought = true;
+        let most = app.serving.body_cap;
+        let sought = Sought {
+            tenant: self.place.tenant,
+            dialect: self.state.request.dialect,
+            dropped: self.state.path.dropped.clone(),
+            terms: self.state.terms.clone(),
+            model: self.state.request.model.clone(),
+            family: Family::clone(&self.family),
+            most,
+        };
+        let (worker, credential) = (Arc::clone(app), self.request.identity.credential);
+        let (_waiting, patience) = Patience::new();
+        let read = move |patience: &Patience| sought.read(&worker, patience);
+        let found = app.readers.run(credential, &patience, PATIENCE, read).await;
+        match found {
+            Some(Ok((dropped, bytes))) if self.held.try_grow(bytes * MADE_OF_IT) => {
+                self.state.dropped = Arc::new(dropped);
+            }
+            Some(Ok(_)) => {
+                tracing::warn!("there is no room to look through what the client has dropped")
+            }
+            Some(Err(error)) => tracing::warn!(%error, "what the client has dropped can't be read"),
+            None => {
+                tracing::warn!(limit = ?PATIENCE, "the store did not answer in time, so a recall finds nothing of what was dropped")
+            }
+        }
+    }
+}
+
+impl Sought {
+    /// What there is of the histories, and how many bytes they have.
+    fn read(self, app: &App, patience: &Patience) -> Result<(Dropped, usize), FindError> {
+        let told = |op, time| app.metrics.observe_store(op, time);
+        let reads = Reads::new(&app.store, &told).while_waited_for(patience);
+        let (mut dropped, mut bytes) = (Dropped::default(), 0);
+        // The newest come first where there is no room for all.
+        let mut found = Vec::new();
+        for newest in self.dropped.iter().rev() {
+            let Some((path, held)) = self.history(app, &reads, *newest)? else {
+                continue;
+            };
+            bytes += held.body.len();
+            if bytes > self.most {
+                break;
+            }
+            found.push((path, held));
+        }
+        for (path, held) in found.into_iter().rev() {
+            self.add(app, path, held, &mut dropped);
+        }
+        Ok((dropped, bytes))
+    }
+
+    /// A history from memory, or from what was stored with its turns, and the path to its newest record with a pass.
+    fn history(
+        &self,
+        app: &App,
+        reads: &Reads<'_>,
+        newest: RecordId,
+    ) -> Result<Option<(Path, HeldHistory)>, FindError> {
+        let Some(path) = history::load(reads, newest)? else {
+            return Ok(None);
+        };
+        if let Some(held) = app.histories.get(newest) {
+            return Ok(Some((path, held)));
+        }
+        let Some(said) = history::conversation(reads, &path)? else {
+            return Ok(None);
+        };
+        let mut room = self.most;
+        let fits = |message: &Bytes| {
+            let left = room.checked_sub(message.len());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let Some(units) = said.read(reads, fits)? else {
+            return Ok(None);
+        };
+        let body = self.dialect.whole_request(&self.model, &units, None);
+        let dialect = self.dialect;
+        Ok(Some((path, HeldHistory { body, dialect })))
+    }
+
+    /// Adds the items of a history. One that can't be read any more adds nothing.
+    fn add(&self, app: &App, path: Path, held: HeldHistory, dropped: &mut Dropped) {
+        let Ok(request) = held.dialect.decode(held.body) else {
+            return;
+        };
+        let profile = self.terms.choice.profile.as_deref();
+        let tools = app.tools(&self.family, self.tenant, held.dialect, profile);
+        let shapes = (0..request.messages.len()).map(|at| tools.reader.shape(request.message(at)));
+        let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
+            return;
+        };
+        let (path, terms) = (Arc::new(path), self.terms.clone());
+        let state = TurnState::new(request, shapes, Vec::new(), path, terms, &tools.reader);
+        state.add_to(dropped, &tools);
+    }
+}

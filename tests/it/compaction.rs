@@ -1,0 +1,287 @@
+//! Agents that compact their own history: what was evicted before is recalled after it, from memory, or from the store where
+//! that is asked for. In all dialects, over HTTP.
+
+use std::path::Path;
+
+use memchr::memmem;
+use plimsoll::config::Config;
+
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
+use super::process::Process;
+use super::shared_store::{RedisServer, are_here};
+use super::support::Proxy;
+
+/// A file of some 700 tokens.
+fn file(number: usize) -> String {
+    let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
+    (0..80).map(line).collect()
+}
+
+/// A model that reads eight files and then does what the user says.
+fn reply(sent: &Sent) -> Reply {
+    let key = sent.key();
+    let read = |number: usize| {
+        let path = format!(r#"{{"file_path":"/src/{number}.rs"}}"#);
+        says("", vec![call(&format!("r{number}"), "Read", path)])
+    };
+    // Each with an id of its own, because one may be called several times.
+    let id = format!("h{}", sent.calls().len());
+    let hidden = |name: &str, arguments: String| says("", vec![call(&id, name, arguments)]);
+    match key.strip_prefix('r').and_then(|number| number.parse().ok()) {
+        Some(8) => says("done", Vec::new()),
+        Some(number) => read(number + 1_usize),
+        None if key == "go" => read(1),
+        None if key.starts_with("recall ") => {
+            hidden("recall", key.trim_start_matches("recall ").to_owned())
+        }
+        None if key == "mark" => hidden(
+            "delimiter",
+            r#"{"action":"start","name":"next","type":"act","description":"goes on"}"#.to_owned(),
+        ),
+        None => says("done", Vec::new()),
+    }
+}
+
+/// Has an agent read eight files, of which the first ones are evicted.
+async fn reads(mut agent: Agent) -> Agent {
+    agent.tools = vec!["Read"];
+    agent.user("go");
+    loop {
+        let answer = agent.ask().await;
+        assert!(answer.whole, "{}", answer.bytes);
+        agent.keep(&answer);
+        let Some(call) = answer.calls.first() else {
+            return agent;
+        };
+        let number = call.id.trim_start_matches('r').parse().unwrap();
+        agent.result(&call.id, &file(number));
+    }
+}
+
+/// The same agent with a history of a summary alone, which it has sent once.
+async fn compacted(before: &Agent) -> Agent {
+    let mut agent = before.clone();
+    let said = agent.history.len();
+    agent.history.clear();
+    agent.user(&format!(
+        "This session goes on from one before. Summary of {said} messages: files were read."
+    ));
+    agent.turn().await;
+    agent
+}
+
+/// Has the model recall, and returns what it got.
+async fn recalled(agent: &mut Agent, provider: &Provider, ask: &str) -> String {
+    agent.user(&format!("recall {ask}"));
+    agent.turn().await;
+    newest_result(provider)
+}
+
+/// The result of the newest call that a view has.
+fn newest_result(provider: &Provider) -> String {
+    let sent = provider.newest();
+    let id = sent.calls().pop().unwrap().id;
+    sent.result(&id).unwrap()
+}
+
+fn small(config: &mut Config) {
+    config.budget.ceiling = 4_000;
+}
+
+const BY_PATH: &str = r#"{"id":"/src/1.rs"}"#;
+const BY_SEARCH: &str = r#"{"search":"value_1_40 "}"#;
+
+fn each() -> impl Iterator<Item = (Dialect, bool)> {
+    DIALECTS
+        .into_iter()
+        .flat_map(|dialect| [(dialect, false), (dialect, true)])
+}
+
+#[tokio::test]
+async fn what_was_evicted_before_is_recalled_after() {
+    for (dialect, stream) in each() {
+        let of = (dialect, stream);
+        let provider = Provider::start(|_, sent| reply(sent)).await;
+        let proxy = Proxy::with(provider.addr, small).await;
+        let before = reads(Agent::new(&proxy, dialect, stream, "s")).await;
+        let shown = provider.newest().result("r1");
+        assert!(
+            !shown.unwrap_or_default().contains("value_1_40"),
+            "{of:?}: it was evicted"
+        );
+        // By path, by the id that the first result names, and by what it holds.
+        let mut agent = compacted(&before).await;
+        agent.user("mark");
+        agent.turn().await;
+        let told = newest_result(&provider);
+        let id = told.split(' ').find(|word| word.starts_with("Read:"));
+        let id = id.unwrap_or_else(|| panic!("{of:?}: {told}")).to_owned();
+        assert!(
+            told.contains("results of the history before, the newest Read:"),
+            "{of:?}: {told}"
+        );
+        let brought = recalled(&mut agent, &provider, BY_PATH).await;
+        assert!(brought.ends_with(&file(1)), "{of:?}: {brought}");
+        assert!(
+            !brought.contains("of the history before, the newest"),
+            "it is said once"
+        );
+        let number: usize = told.split_once("/src/").unwrap().1[..1].parse().unwrap();
+        let mut other = compacted(&before).await;
+        let by_id = recalled(&mut other, &provider, &format!(r#"{{"id":"{id}"}}"#)).await;
+        assert!(by_id.contains(&file(number)), "{of:?}: {by_id}");
+        let found = recalled(&mut other, &provider, BY_SEARCH).await;
+        assert!(found.contains(": let value_1_40 = "), "{of:?}: {found}");
+        // What is in view again is not brought back twice.
+        let again = recalled(&mut agent, &provider, BY_PATH).await;
+        assert!(again.contains("still in view"), "{of:?}: {again}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_may_compact_again_and_again_and_numbers_mean_one_thing() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        let mut next = compacted(&agent).await;
+        let brought = recalled(&mut next, &provider, BY_PATH).await;
+        assert!(brought.contains(&file(1)), "{round}: {brought}");
+        agent = reads(next).await;
+        let stubs = provider.newest().texts();
+        let named = stubs
+            .iter()
+            .flat_map(|text| text.split(|at: char| !at.is_alphanumeric() && at != ':'));
+        let named: Vec<String> = named
+            .filter(|word| word.starts_with("read:") || word.starts_with("Read:"))
+            .map(str::to_owned)
+            .collect();
+        assert!(!named.is_empty(), "{stubs:?}");
+        assert!(
+            named.iter().all(|id| !ids.contains(id)),
+            "{named:?} {ids:?}"
+        );
+        ids.extend(named);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_drops_a_part_has_it_recalled_too() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    // It names no session: what it still sends leads to the rest.
+    let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, "")).await;
+    let newest = agent.history.split_off(agent.history.len() - 5);
+    agent.history.truncate(0);
+    agent.user("Summary: files were read.");
+    agent.history.extend(newest);
+    let brought = recalled(&mut agent, &provider, BY_PATH).await;
+    assert!(brought.contains(&file(1)), "{brought}");
+}
+
+#[tokio::test]
+async fn nobody_else_finds_it_and_nothing_is_found_where_it_is_off() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let before = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    let mut stranger = before.clone();
+    stranger.headers = vec![("x-api-key", "another".to_owned())];
+    let mut elsewhere = before.clone();
+    elsewhere.session = "another".to_owned();
+    for other in [stranger, elsewhere] {
+        let mut other = compacted(&other).await;
+        for ask in [BY_PATH, BY_SEARCH] {
+            let none = recalled(&mut other, &provider, ask).await;
+            assert!(!none.contains("value_1_40 ="), "{none}");
+        }
+    }
+    let off = |config: &mut Config| {
+        small(config);
+        config.recall.dropped = false;
+    };
+    let proxy = Proxy::with(provider.addr, off).await;
+    let before = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    let mut agent = compacted(&before).await;
+    let none = recalled(&mut agent, &provider, BY_PATH).await;
+    assert!(none.starts_with("nothing is known as"), "{none}");
+    assert_eq!(proxy.app.histories.weight(), 0);
+}
+
+/// A process that is killed behind the summary, with the store and the settings of `env`; `true` if a line of the first
+/// file is in a file below `directory`.
+async fn killed(env: &[(&str, &str)], stream: bool) -> (String, bool) {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let env: Vec<_> = env
+        .iter()
+        .copied()
+        .chain([("PLIMSOLL__BUDGET__TOKENS", "4000")])
+        .collect();
+    let start = || Process::start(directory.path(), provider.addr, &["--data=./data"], &env);
+    let process = start();
+    let lenient = Proxy::before(provider.addr).await;
+    let mut agent = Agent::new(&lenient, Dialect::Chat, stream, "s");
+    let url = |process: &Process| process.url("/v1/chat/completions");
+    agent.url = url(&process);
+    let before = reads(agent).await;
+    process.signal("-KILL");
+    process.end().await;
+    let process = start();
+    let mut agent = before;
+    agent.url = url(&process);
+    let mut agent = compacted(&agent).await;
+    let is_there = holds(directory.path(), b"value_1_40 =");
+    // It is found again by every later process.
+    process.signal("-KILL");
+    process.end().await;
+    let process = start();
+    agent.url = url(&process);
+    (recalled(&mut agent, &provider, BY_PATH).await, is_there)
+}
+
+/// Whether a file below a directory has these bytes.
+fn holds(directory: &Path, bytes: &[u8]) -> bool {
+    let entries = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries.into_iter().any(|path| match path.is_dir() {
+        true => holds(&path, bytes),
+        false => memmem::find(&std::fs::read(path).unwrap(), bytes).is_some(),
+    })
+}
+
+const KEPT: [(&str, &str); 2] = [
+    ("PLIMSOLL__STORE__KEEP_EVICTED", "true"),
+    ("PLIMSOLL__STORE__KEEP_CONTENT", "30d"),
+];
+
+#[tokio::test]
+async fn it_outlives_the_process_where_the_store_keeps_it_and_else_no_file_has_it() {
+    for stream in [false, true] {
+        let (brought, _) = killed(&KEPT, stream).await;
+        assert!(brought.contains(&file(1)), "{brought}");
+        let (none, is_there) = killed(&[], stream).await;
+        assert!(
+            !is_there && none.starts_with("nothing is known as"),
+            "{none}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_shared_store_keeps_it_too() {
+    if !are_here() {
+        return;
+    }
+    let server = RedisServer::start(&[]);
+    let url = server.url();
+    let shared = [
+        ("PLIMSOLL__STORE__BACKEND", "redis"),
+        ("PLIMSOLL__STORE__URL", url.as_str()),
+        ("PLIMSOLL__TENANT__KEY", "0123456789abcdef0123456789abcdef"),
+    ];
+    let env: Vec<_> = shared.into_iter().chain(KEPT).collect();
+    let (brought, _) = killed(&env, true).await;
+    assert!(brought.contains(&file(1)), "{brought}");
+}
