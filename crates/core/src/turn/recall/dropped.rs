@@ -12,24 +12,34 @@ use super::{NotRecalled, Recalls, in_view};
 use crate::intercept::recall::RecallAsk;
 use crate::turn::dropped::DroppedItem;
 
+/// How many items of a path are named.
+const MOST_OF_A_PATH: usize = 8;
+
 impl<'a> Recalls<'a> {
     /// What an id or a path stands for in the dropped histories. `None` if it stands for nothing there.
     pub(super) fn dropped(&self, ask: &RecallAsk) -> Option<Result<Document, NotRecalled>> {
-        let mut found = self.state.dropped.find(&ask.id);
-        if found.is_empty() {
-            // The newest read of a file shows its present state.
-            let calls = self.state.dropped.iter().rev();
-            found = calls
-                .filter(|(_, item)| names_path(item, &ask.id))
-                .collect();
-        }
         let here = self.here();
+        let mut found = self.state.dropped.find(&ask.id);
         found.retain(|(no, _)| !here.contains(no));
+        let mut older = String::new();
+        if found.is_empty() {
+            let calls = self.state.dropped.iter().rev();
+            let named = calls.filter(|(no, item)| !here.contains(no) && names_path(item, &ask.id));
+            found = named.take(MOST_OF_A_PATH).collect();
+            // The newest read of a file shows its present state.
+            let others: Vec<&str> = found
+                .drain(found.len().min(1)..)
+                .map(|(_, item)| &*item.id)
+                .collect();
+            if !others.is_empty() {
+                older = format!(", as {} was before it", others.join(", "));
+            }
+        }
         let (first, _) = found.first()?;
         if let (1, Some(standing)) = (found.len(), self.brought(*first)) {
             return Some(Err(in_view(format!("{} {standing}", ask.id))));
         }
-        let head = format!("recalled {}, of the history before this one", ask.id);
+        let head = format!("recalled {}, of the history before this one{older}", ask.id);
         let mut document = Document::headed(head);
         let alone = found.len() == 1;
         for (no, item) in found {
