@@ -2,6 +2,7 @@
 //! that is asked for. In all dialects, over HTTP.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memchr::memmem;
 use plimsoll::config::Config;
@@ -61,10 +62,12 @@ async fn reads(mut agent: Agent) -> Agent {
 /// The same agent with a history of a summary alone, which it has sent once.
 async fn compacted(before: &Agent) -> Agent {
     let mut agent = before.clone();
-    let said = agent.history.len();
+    // No two summaries are the same.
+    static SUMMARIES: AtomicUsize = AtomicUsize::new(0);
+    let number = SUMMARIES.fetch_add(1, Ordering::Relaxed);
     agent.history.clear();
     agent.user(&format!(
-        "This session goes on from one before. Summary of {said} messages: files were read."
+        "This session goes on from one before. Summary {number}: files were read."
     ));
     agent.turn().await;
     agent
