@@ -112,6 +112,7 @@ fn profiles(config: &Config) -> anyhow::Result<Profiles> {
             budget: turns.budget,
             delimiter: turns.delimiter,
             recall: turns.recall,
+            compaction: turns.compaction,
             cache: turns.cache,
             texts: Arc::new(turns.texts),
             content: ContentSettings {

@@ -11,8 +11,8 @@ use super::given::{Given, Section};
 use super::layers::Layers;
 use super::readers::name_globs;
 use super::sections::{
-    OF_THE_PROCESS, admit, budget, cache, delimiter, fits, guide, keep, partitions, recall, repeat,
-    rungs, shares, tools,
+    OF_THE_PROCESS, admit, budget, cache, compaction, delimiter, fits, guide, keep, partitions,
+    recall, repeat, rungs, shares, tools,
 };
 use super::settings::{Config, ProfileSection};
 
@@ -89,6 +89,7 @@ fn profile(section: &mut Section<'_>, profile: &mut ProfileSection) {
     partitions(&mut section.section("partitions"), &mut turns.partitions);
     rungs(section.section("rungs"), &mut turns.budget.rungs);
     recall(section.section("recall"), &mut turns.recall);
+    compaction(section.section("compaction"), &mut turns.compaction);
     cache(section.section("cache"), &mut turns.cache);
     tools(section.section("tools"), &mut turns.tools, &mut turns.texts);
     let is_matched = section.has(&["when"]);

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use plimsoll_core::policy::{AdmitSettings, Order, Partition, Partitions};
 use plimsoll_core::turn::text_results::{TextProfile, TextResults, pattern};
 use plimsoll_core::turn::{
-    Budget, CacheSettings, DelimiterSettings, Diagnose, FilterRole, KeepErrors, KeepSettings, Mode,
-    Offer, ProtectRecent, RecallSettings, RungTable, SetBreakpoints, StoreContent, Thoughts,
-    ToolClasses, Uncached, Unmet,
+    Budget, CacheSettings, CompactionSettings, CompactionView, DelimiterSettings, Diagnose,
+    FilterRole, KeepErrors, KeepSettings, Mode, Offer, ProtectRecent, RecallSettings, RungTable,
+    SetBreakpoints, StoreContent, Thoughts, ToolClasses, Uncached, Unmet,
 };
 use plimsoll_ingress::{AdminToken, Hosts, Origins, ServerSettings, Sources};
 use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
@@ -63,6 +63,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     streams(&mut marks, &mut config.streams);
     delimiter(marks, &mut config.delimiter);
     recall(root.section("recall"), &mut config.recall);
+    compaction(root.section("compaction"), &mut config.compaction);
     cache(root.section("cache"), &mut config.cache);
     tools(root.section("tools"), &mut config.tools, &mut config.texts);
     store(root.section("store"), &mut config.store);
@@ -350,6 +351,21 @@ pub(super) fn delimiter(mut section: Section<'_>, delimiter: &mut DelimiterSetti
 pub(super) fn recall(mut section: Section<'_>, recall: &mut RecallSettings) {
     section.read("enabled", &mut recall.enabled, Ok);
     section.read("dropped", &mut recall.dropped, Ok);
+}
+
+pub(super) fn compaction(mut section: Section<'_>, compaction: &mut CompactionSettings) {
+    section.word("view", &mut compaction.view, CompactionView::WORDS);
+    section.read(
+        "requests",
+        &mut compaction.requests,
+        |texts: Vec<String>| match texts.iter().any(|text| text.trim().chars().count() < 16) {
+            true => Err(
+                "a beginning must have at least 16 characters, or ordinary messages would have it"
+                    .to_owned(),
+            ),
+            false => Ok(texts.iter().map(|text| text.trim().to_owned()).collect()),
+        },
+    );
 }
 
 pub(super) fn cache(mut section: Section<'_>, cache: &mut CacheSettings) {

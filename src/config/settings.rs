@@ -10,7 +10,8 @@ use plimsoll_core::policy::Partitions;
 use plimsoll_core::turn::StoreContent;
 use plimsoll_core::turn::text_results::TextResults;
 use plimsoll_core::turn::{
-    Budget, CacheSettings, DelimiterSettings, Occasion, RecallSettings, Split, ToolClasses,
+    Budget, CacheSettings, CompactionSettings, DelimiterSettings, Occasion, RecallSettings, Split,
+    ToolClasses,
 };
 use plimsoll_proxy::pipeline::{ShownContent, StreamSettings};
 use plimsoll_proxy::upstream;
@@ -36,6 +37,8 @@ pub struct Config {
     pub streams: StreamSettings,
     /// `[recall]`
     pub recall: RecallSettings,
+    /// `[compaction]`
+    pub compaction: CompactionSettings,
     /// `[cache]`
     pub cache: CacheSettings,
     /// `[tools]`
@@ -69,6 +72,7 @@ impl Config {
             budget: self.budget.clone(),
             delimiter: self.delimiter.clone(),
             recall: self.recall,
+            compaction: self.compaction.clone(),
             cache: self.cache,
             tools: self.tools.clone(),
             texts: self.texts.clone(),
@@ -86,6 +90,8 @@ pub struct TurnSections {
     pub delimiter: DelimiterSettings,
     /// `[recall]`
     pub recall: RecallSettings,
+    /// `[compaction]`
+    pub compaction: CompactionSettings,
     /// `[cache]`
     pub cache: CacheSettings,
     /// `[tools]`

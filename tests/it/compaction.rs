@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memchr::memmem;
 use plimsoll::config::Config;
+use plimsoll_core::turn::CompactionView;
 
 use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
 use super::process::Process;
@@ -209,6 +210,55 @@ async fn nobody_else_finds_it_and_nothing_is_found_where_it_is_off() {
     let none = recalled(&mut agent, &provider, BY_PATH).await;
     assert!(none.starts_with("nothing is known as"), "{none}");
     assert_eq!(proxy.app.histories.weight(), 0);
+}
+
+/// What Claude Code and codex ask for a summary with.
+const SUMMARISE: [&str; 2] = [
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read, Bash, Grep",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary",
+];
+
+#[tokio::test]
+async fn a_summary_is_made_of_the_view_or_of_the_whole_history_if_the_operator_wants_that() {
+    for (whole, (dialect, stream)) in [false, true]
+        .into_iter()
+        .flat_map(|whole| each().map(move |of| (whole, of)))
+    {
+        let provider = Provider::start(|_, sent| reply(sent)).await;
+        let proxy = Proxy::with(provider.addr, |config| {
+            small(config);
+            if whole {
+                config.compaction.view = CompactionView::Whole;
+            }
+        })
+        .await;
+        let before = reads(Agent::new(&proxy, dialect, stream, "s")).await;
+        for words in SUMMARISE {
+            let mut agent = before.clone();
+            agent.user(words);
+            let answer = agent.turn().await;
+            let sent = provider.newest();
+            let shows = sent.result("r1").is_some_and(|result| result == file(1));
+            assert_eq!(shows, whole, "{dialect:?} {stream}");
+            let why = answer.header("x-plimsoll-unmanaged");
+            assert_eq!(why, if whole { "compaction" } else { "" });
+        }
+        // Only what asks for a summary goes up whole, and only where there is something to be summarised.
+        let mut agent = before.clone();
+        agent.user(&format!("What does this mean: {}", SUMMARISE[0]));
+        agent.turn().await;
+        assert!(
+            provider
+                .newest()
+                .result("r1")
+                .is_none_or(|result| result != file(1))
+        );
+        let mut agent = compacted(&before).await;
+        let brought = recalled(&mut agent, &provider, BY_PATH).await;
+        assert!(brought.contains(&file(1)), "{brought}");
+        agent.user(SUMMARISE[0]);
+        assert_eq!(agent.turn().await.header("x-plimsoll-unmanaged"), "");
+    }
 }
 
 /// A process that is killed behind the summary, with the store and the settings of `env`; `true` if a line of the first

@@ -55,6 +55,8 @@ label_set!(
         ItemReference => "item_reference",
         /// It has more messages than there may ever be memory for.
         Messages => "messages",
+        /// It asks for a summary of its history, which is to be whole.
+        Compaction => "compaction",
     }
 );
 

@@ -14,7 +14,7 @@
 //!    into the hop that is recorded. `recall` brings back what was evicted, also from histories that the client
 //!    has `dropped`, and `brought` what an operator asked for; `bounded` limits what is kept of a call, and `renamed` gives it another id where a client
 //!    renames its own.
-//!    [`needed`] judges the view by the answer.
+//!    [`needed`] judges the view by the answer. A request for a summary may go up whole (`compaction`).
 //! 5. [`ending::record`] makes the turn's record of all hops. [`told`] finds what it says for those who
 //!    look at it later.
 
@@ -24,6 +24,7 @@ mod brought;
 mod cache_settings;
 mod call_spans;
 mod classes;
+mod compaction;
 mod content;
 mod dropped;
 pub mod ending;
@@ -54,6 +55,7 @@ pub use asked::{Ask, Asks, NamedAsk};
 pub use brought::{NoExchange, may_speak};
 pub use cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 pub use classes::{Classes, ToolClasses};
+pub use compaction::{CompactionSettings, CompactionView};
 pub use content::{ContentSettings, StoreContent};
 pub use dropped::{Dropped, DroppedItem};
 pub use filter::{FilterRole, RungSettings, RungTable};

@@ -14,6 +14,7 @@ use plimsoll_wire::request::Request;
 
 use super::cache_settings::{CacheSettings, Diagnose, SetBreakpoints, Uncached};
 use super::classes::Classes;
+use super::compaction::CompactionSettings;
 use super::content::ContentSettings;
 use super::filter::RungTable;
 use super::keep::KeepSettings;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub delimiter: DelimiterSettings,
     /// The hidden tool that brings back what was evicted.
     pub recall: RecallSettings,
+    /// What becomes of an agent's request for a summary.
+    pub compaction: CompactionSettings,
     /// What is done for the provider's cache.
     pub cache: CacheSettings,
     /// Classes of tools.
@@ -298,6 +301,8 @@ pub struct Terms {
     pub recall: bool,
     /// Whether `recall` also brings back what was evicted before the client dropped its history.
     pub dropped: bool,
+    /// What becomes of an agent's request for a summary.
+    pub compaction: CompactionSettings,
     /// The protocol of `delimiter`.
     pub protocol: Protocol,
     /// Upstream calls in one turn.
@@ -392,6 +397,7 @@ impl Terms {
             inject: delimiter.enabled,
             recall: overrides.recall.unwrap_or(settings.recall.enabled),
             dropped: settings.recall.dropped,
+            compaction: settings.compaction.clone(),
             protocol: Protocol {
                 auto_close: delimiter.auto_close,
             },

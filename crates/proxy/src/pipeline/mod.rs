@@ -7,7 +7,7 @@
 //! 1. `standing` decides how far the caller is trusted with what was recorded.
 //! 2. `decoded` has `dialect` decode the request and sets its terms, and `turn::memo` reads and counts its
 //!    messages. If the request names what was said before, `refer` reads that from the store.
-//! 3. `find` looks up the path of records behind it, in memory first and then through `history`. `split_place`
+//! 3. `find` looks up the path of records behind it, in memory first and then through `history`, as `counted` asks. `split_place`
 //!    tells what a session that begins is served under while sessions are split.
 //! 4. `turn::state` injects the hidden tools and prepares the first hop: view, size, a pass if one is due,
 //!    bytes.
@@ -41,6 +41,7 @@ mod asked;
 mod bodies;
 mod branch;
 mod changed;
+mod counted;
 mod decoded;
 mod drive;
 mod dropped;

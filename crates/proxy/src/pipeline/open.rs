@@ -9,31 +9,30 @@ use bytes::Bytes;
 use plimsoll_core::session::align::stand;
 use plimsoll_core::session::chain::{self, RecordKey};
 use plimsoll_core::session::path::Path;
+use plimsoll_core::turn::Mode;
 use plimsoll_core::turn::state::{MiddleError, Prepared, TurnState};
-use plimsoll_core::turn::{Joins, Mode, Terms};
-use plimsoll_model::{Choice, EditKind, Head, Role, Shape};
+use plimsoll_model::{EditKind, Role, Shape};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Purpose;
-use plimsoll_wire::request::{Lost, Request};
+use plimsoll_wire::request::{Lost, Unmanaged};
 
 use super::app::App;
 use super::branch::{self, Branching};
+use super::counted::CountedRequest;
 use super::decoded::{self, DecodedRequest};
-use super::dropped;
 use super::error::ProxyError;
-use super::find::{self, locate, remembered};
+use super::find::remembered;
 use super::learned::TenantModel;
 use super::managed_turn::{ManagedTurn, over_budget};
-use super::opening::{Opening, Stop, Trust, is_long, look_up, stage, to_read, unfound};
+use super::opening::{Opening, Stop, Trust, is_long, look_up, stage, to_read};
 use super::proven::Fact;
 use super::record_place::{self, RecordPlace};
 use super::refer::{LookedUp, Referred};
 use super::reporter::Reporter;
 use super::request::{TurnRequest, Untouched};
-use super::split_place::Beginning;
 use super::standing::{is_proven, trust};
 use super::while_down::Failing;
-use crate::history::{Patience, Reads};
+use crate::history::Patience;
 use crate::record::{FailedStage, Phase};
 
 /// What becomes of a request.
@@ -49,20 +48,6 @@ pub(super) enum Opened {
         /// What is known of it.
         reporter: Box<Reporter>,
     },
-}
-
-/// A request whose messages were counted, before its place is known.
-struct CountedRequest {
-    request: Request,
-    shapes: Vec<Arc<Shape>>,
-    heads: Vec<Head>,
-    terms: Terms,
-    place: RecordPlace,
-    family: Family,
-    /// Whether its session joins the split if it begins here.
-    joins: Joins,
-    /// What a session that begins here is served under, if that is not as without a split.
-    begins: Option<Choice>,
 }
 
 /// How far a request came without waiting for the disk.
@@ -179,7 +164,11 @@ async fn heed(
         let prepared = reporter.prepare(&mut state, &tools, None);
         let prepared = prepared.map_err(|error| Stop::Fail(FailedStage::of(&error)))?;
         reporter.prepared(&state, &prepared);
-        decide(&state, &prepared, opening.request.purpose)?;
+        decide(
+            &mut opening.reporter,
+            (&state, &prepared),
+            opening.request.purpose,
+        )?;
         Ok((state, prepared, place, family))
     };
     stage(app, opening, again).await
@@ -488,106 +477,35 @@ fn ready(
     }
     reporter.session(place.session.clone(), place.parent.clone());
     // The report is complete by now, so that a request that is forwarded is still reported in full.
-    decide(&state, &prepared, opening.request.purpose)?;
+    decide(
+        &mut opening.reporter,
+        (&state, &prepared),
+        opening.request.purpose,
+    )?;
     Ok((state, prepared, place, family))
 }
 
-impl CountedRequest {
-    /// Calls `ask` with what the request is looked up by.
-    fn ask<T>(&self, ask: impl FnOnce(&find::PathQuery<'_>) -> T) -> T {
-        let text = |at| {
-            self.request
-                .dialect
-                .assistant_text(self.request.message(at))
-        };
-        ask(&find::PathQuery {
-            tenant: self.place.tenant,
-            scope: &self.place.keys,
-            shapes: &self.shapes,
-            heads: &self.heads,
-            text: &text,
-        })
-    }
-
-    /// Whether the turn is not recorded: a conversation that begins without tools comes once.
-    fn forgets(&self, path: &Path) -> bool {
-        path.entries.is_empty() && !self.request.takes_tools()
-    }
-
-    /// Finds what its session is served under, if that may begin here and join the split. Returns whether a turn of the
-    /// session was recorded before, if that is known then. A store that makes nobody wait was asked before.
-    async fn find_choice(
-        &mut self,
-        app: &Arc<App>,
-        opening: &mut Opening,
-        path: &Path,
-    ) -> Option<bool> {
-        let waits = app.records(self.terms.mode).reads_wait();
-        let beginning = self.beginning(path).filter(|_| waits)?;
-        let begun = Instant::now();
-        let credential = opening.request.identity.credential;
-        let known = beginning
-            .find_soon(app, credential, &opening.patience)
-            .await;
-        opening.reporter.took(Phase::Store, begun.elapsed());
-        let known = known?;
-        self.begins = known.choice;
-        Some(known.taken)
-    }
-
-    /// Whether it begins in a session whose client may have dropped what it sent before, and may recall that.
-    fn begins_anew(&self, trust: Trust, path: &Path) -> bool {
-        let named = !self.place.scope.0.is_empty() && trust == Trust::Whole;
-        let recalls = self.terms.recall && self.terms.dropped && self.request.takes_tools();
-        named && recalls && self.terms.mode == Mode::Manage && !path.has_begun()
-    }
-
-    /// The path of a request that may begin behind a history that its client has dropped.
-    async fn behind(&self, app: &Arc<App>, opening: &mut Opening, path: Arc<Path>) -> Arc<Path> {
-        if !self.begins_anew(opening.trust, &path) {
-            return path;
-        }
-        let begun = Instant::now();
-        let credential = opening.request.identity.credential;
-        let behind = dropped::behind(app, &self.place, credential, &opening.patience).await;
-        opening.reporter.took(Phase::Store, begun.elapsed());
-        behind.map_or(path, Arc::new)
-    }
-
-    /// Its session, if that may begin here and join the split.
-    fn beginning(&self, path: &Path) -> Option<Beginning> {
-        (self.joins != Joins::Not && !path.has_begun()).then(|| Beginning {
-            place: self.place.clone(),
-            mode: self.terms.mode,
-            joins: self.joins,
-            chosen: self.terms.choice.profile.clone(),
-        })
-    }
-
-    /// Whether the store knows of a turn that has gone on from this path. If it does not answer, it does not.
-    fn is_taken(&self, app: &App, patience: &Patience, path: &Path) -> bool {
-        let origin = branch::origin(&self.place, path);
-        branch::is_taken(app, self.terms.mode, patience, origin)
-    }
-
-    /// Finds the path behind the request. Looks in the store if memory does not have it.
-    fn locate(&self, app: &App, patience: &Patience) -> Result<Arc<Path>, Stop> {
-        let told = |op, time| app.metrics.observe_store(op, time);
-        let store = app.records(self.terms.mode);
-        let reads = Reads::new(store, &told).while_waited_for(patience);
-        let path = self.ask(|request| locate(&reads, &app.paths, request));
-        path.map_err(unfound)
-    }
-}
-
 /// Whether the prepared hop is sent, or what happens instead.
-fn decide(state: &TurnState, prepared: &Prepared, purpose: Purpose) -> Result<(), Stop> {
+fn decide(
+    reporter: &mut Reporter,
+    (state, prepared): (&TurnState, &Prepared),
+    purpose: Purpose,
+) -> Result<(), Stop> {
     if state.terms.mode == Mode::Observe {
         // A request that is only counted costs nothing, so there is nothing to compare.
         return match purpose {
             Purpose::Count => Err(Stop::Forward),
             Purpose::Answer => Ok(()),
         };
+    }
+    if purpose == Purpose::Answer && state.goes_whole(prepared) {
+        tracing::info!(
+            whole = prepared.calibrated(state.client_tokens),
+            view = prepared.calibrated(prepared.estimate),
+            "a request for a summary goes up whole: so many tokens in place of its view's, nearly all read anew"
+        );
+        reporter.unmanaged(Unmanaged::Compaction);
+        return Err(Stop::Forward);
     }
     if let Some(error) = over_budget(state, prepared) {
         return Err(Stop::Error(error));
