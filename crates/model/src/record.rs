@@ -423,12 +423,7 @@ mod tests {
             ],
             kept: vec![(ItemNo(2), kept)],
             estimate: 1300,
-            usage: None,
-            left: Vec::new(),
-            pass: None,
-            bound_to: None,
-            unshown: false,
-            opaque: false,
+            ..StoredHop::default()
         };
         TurnRecord {
             parent: Parent::Root,

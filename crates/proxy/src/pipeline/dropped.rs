@@ -12,7 +12,7 @@ use plimsoll_core::turn::state::TurnState;
 use plimsoll_core::turn::{Dropped, Mode, Terms};
 use plimsoll_model::caches::{Bounded, Weigh, bounded};
 use plimsoll_model::{CacheName, Digest, RecordId, TenantId};
-use plimsoll_store::Take;
+use plimsoll_store::{Link, Take};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Dialect;
 use plimsoll_wire::answer::Answer;
@@ -89,8 +89,18 @@ pub(super) fn has_evicted(state: &TurnState) -> bool {
 
 /// The key that leads to the records of a session's turns that evicted something. Their ids, which begin with the time, put them in
 /// order.
-pub(super) fn key(place: &RecordPlace) -> Digest {
+fn key(place: &RecordPlace) -> Digest {
     RecordKey::Evicted(&place.session).digest(place.tenant, &place.keys)
+}
+
+/// The link to a turn that evicted something. A client that drops its history begins anew in the same session; without a
+/// name of the session nothing leads back.
+pub(super) fn link(place: &RecordPlace, state: &TurnState, id: RecordId) -> Option<Link> {
+    (has_evicted(state) && !place.scope.0.is_empty()).then(|| Link {
+        key: key(place),
+        id: id.0,
+        turn: 0,
+    })
 }
 
 /// Where a conversation stands that begins in a session whose client had something evicted before, as far as anything of

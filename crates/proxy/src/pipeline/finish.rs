@@ -81,7 +81,6 @@ pub fn commit(
     let kept =
         said.and_then(|said| stored_content::keep(store, &leave, (place.tenant, state), said));
     let nameless = ending.nameless(state.request.dialect);
-    let evicted = dropped::has_evicted(state);
     let mut batch = Batch {
         owner: Some(place.tenant.0),
         ..Batch::default()
@@ -112,27 +111,14 @@ pub fn commit(
         id: id.0,
         turn,
     }));
-    // A client that drops its history begins anew in the same session. Without a session's own name nothing leads back.
-    if evicted && !place.scope.0.is_empty() {
-        batch.links.push(Link {
-            key: dropped::key(place),
-            id: id.0,
-            turn: 0,
-        });
-    }
+    batch.links.extend(dropped::link(place, state, id));
     if let (Some(response), Some(kept)) = (response, kept) {
         let dialect = state.request.dialect;
         let links = refer::links(place, dialect, (&response, id, turn), &kept);
         batch.links.extend(links);
     }
     app.histories.keep(state, id);
-    // Memory knows the path at once. The next request need not wait for the disk.
-    let path = Arc::new(state.path.extend(id, Arc::new(record)));
-    if let Some(key) = keys.first() {
-        app.paths.insert(*key, &path);
-        let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
-        app.paths.outgrow(&state.path, &state.heads, after);
-    }
+    remember(app, place, state, (&keys, id, record));
     // It leads to content that is written again, so its links are too. What is only watched never goes
     // where it is written.
     if Arc::ptr_eq(store, &app.store) {
@@ -145,6 +131,21 @@ pub fn commit(
         row: name,
         ticket,
     })
+}
+
+/// Has memory know a path at once, so that the next request need not wait for the disk.
+fn remember(
+    app: &App,
+    place: &RecordPlace,
+    state: &TurnState,
+    (keys, id, record): (&[Digest], RecordId, TurnRecord),
+) {
+    let path = Arc::new(state.path.extend(id, Arc::new(record)));
+    if let Some(key) = keys.first() {
+        app.paths.insert(*key, &path);
+        let after = |head| RecordKey::After(head).digest(place.tenant, &place.keys);
+        app.paths.outgrow(&state.path, &state.heads, after);
+    }
 }
 
 /// The keys that lead to a record. The head after its visible response is the first.
