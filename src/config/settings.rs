@@ -134,7 +134,7 @@ pub struct StoreSection {
     pub answer_cap: usize,
     /// How much of the client's content is stored.
     pub content: StoreContent,
-    /// Whether the content of turns that evicted something is stored in any case.
+    /// Whether the content of turns up to which something was evicted is stored in any case.
     pub keep_evicted: bool,
     /// How long and how much is kept.
     pub retention: Retention,

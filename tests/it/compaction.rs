@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use memchr::memmem;
 use plimsoll::config::Config;
 use plimsoll_core::turn::CompactionView;
+use plimsoll_store::{Batch, Store, StoreSettings};
 
 use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
 use super::process::Process;
@@ -29,10 +30,13 @@ fn reply(sent: &Sent) -> Reply {
     // Each with an id of its own, because one may be called several times.
     let id = format!("h{}", sent.calls().len());
     let hidden = |name: &str, arguments: String| says("", vec![call(&id, name, arguments)]);
-    match key.strip_prefix('r').and_then(|number| number.parse().ok()) {
-        Some(8) => says("done", Vec::new()),
-        Some(number) => read(number + 1_usize),
-        None if key == "go" => read(1),
+    match key
+        .strip_prefix('r')
+        .and_then(|number| number.parse::<usize>().ok())
+    {
+        Some(number) if number % 10 == 8 => says("done", Vec::new()),
+        Some(number) => read(number + 1),
+        None if key.starts_with("go") => read(key[2..].parse::<usize>().unwrap_or(0) + 1),
         None if key.starts_with("recall ") => {
             hidden("recall", key.trim_start_matches("recall ").to_owned())
         }
@@ -45,9 +49,14 @@ fn reply(sent: &Sent) -> Reply {
 }
 
 /// Has an agent read eight files, of which the first ones are evicted.
-async fn reads(mut agent: Agent) -> Agent {
+async fn reads(agent: Agent) -> Agent {
+    reads_behind(agent, "").await
+}
+
+/// The same with those behind this number.
+async fn reads_behind(mut agent: Agent, number: &str) -> Agent {
     agent.tools = vec!["Read"];
-    agent.user("go");
+    agent.user(&format!("go{number}"));
     loop {
         let answer = agent.ask().await;
         assert!(answer.whole, "{}", answer.bytes);
@@ -172,16 +181,48 @@ async fn an_agent_may_compact_again_and_again_and_numbers_mean_one_thing() {
 
 #[tokio::test]
 async fn a_client_that_drops_a_part_has_it_recalled_too() {
+    for session in ["", "s"] {
+        let provider = Provider::start(|_, sent| reply(sent)).await;
+        let proxy = Proxy::with(provider.addr, small).await;
+        // Where it names no session, what it still sends leads to the rest.
+        let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, session)).await;
+        let newest = agent.history.split_off(agent.history.len() - 5);
+        agent.history.clear();
+        agent.user("Summary: files were read.");
+        agent.history.extend(newest);
+        let brought = recalled(&mut agent, &provider, BY_PATH).await;
+        assert!(brought.contains(&file(1)), "{brought}");
+        // A pass in the new history does not take the place of the old one.
+        let mut agent = reads_behind(agent, "10").await;
+        let found = recalled(&mut agent, &provider, BY_SEARCH).await;
+        assert!(found.contains(": let value_1_40 = "), "{found}");
+        let found = recalled(&mut agent, &provider, r#"{"search":"value_11_40 "}"#).await;
+        assert!(found.contains(": let value_11_40 = "), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn the_newest_read_of_a_file_comes_first_and_a_search_has_all_of_them() {
     let provider = Provider::start(|_, sent| reply(sent)).await;
     let proxy = Proxy::with(provider.addr, small).await;
-    // It names no session: what it still sends leads to the rest.
-    let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, "")).await;
-    let newest = agent.history.split_off(agent.history.len() - 5);
-    agent.history.truncate(0);
-    agent.user("Summary: files were read.");
-    agent.history.extend(newest);
+    let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    // It is written and read again behind the last pass.
+    agent.user("go0");
+    let answer = agent.ask().await;
+    agent.keep(&answer);
+    agent.result("r1", "let value_1_40 = new;\n");
+    agent.turn().await;
+    let mut agent = compacted(&agent).await;
     let brought = recalled(&mut agent, &provider, BY_PATH).await;
-    assert!(brought.contains(&file(1)), "{brought}");
+    assert!(brought.contains("let value_1_40 = new;\n"), "{brought}");
+    assert!(!brought.contains("= 316761"), "{brought}");
+    assert!(brought.contains(" was before it"), "{brought}");
+    let both = r#"{"id":"/src/1.rs","search":"value_1_40 "}"#;
+    let found = recalled(&mut agent, &provider, both).await;
+    assert!(
+        found.contains("= new;") && found.contains("= 316761"),
+        "{found}"
+    );
 }
 
 #[tokio::test]
@@ -284,24 +325,35 @@ async fn killed(env: &[(&str, &str)], stream: bool) -> (String, bool) {
     let mut agent = before;
     agent.url = url(&process);
     let mut agent = compacted(&agent).await;
-    let is_there = holds(directory.path(), b"value_1_40 =");
     // It is found again by every later process.
     process.signal("-KILL");
     process.end().await;
+    let is_there =
+        env.iter().all(|(_, value)| *value != "redis") && holds(directory.path(), b"value_1_40 =");
     let process = start();
     agent.url = url(&process);
     (recalled(&mut agent, &provider, BY_PATH).await, is_there)
 }
 
-/// Whether a file below a directory has these bytes.
+/// Whether anything in the store of a directory has these bytes. What is stored is compressed, so the files alone don't
+/// tell.
 fn holds(directory: &Path, bytes: &[u8]) -> bool {
-    let entries = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries.into_iter().any(|path| match path.is_dir() {
-        true => holds(&path, bytes),
-        false => memmem::find(&std::fs::read(path).unwrap(), bytes).is_some(),
-    })
+    let settings = StoreSettings {
+        path: directory.join("data"),
+        ..StoreSettings::default()
+    };
+    let store = Store::open(&settings).unwrap().store;
+    let mut holds = false;
+    let each = &mut |batch: Batch| {
+        holds |= batch
+            .blobs
+            .iter()
+            .any(|(_, blob)| memmem::find(blob, bytes).is_some());
+        Ok(())
+    };
+    store.each(each).unwrap();
+    store.close().unwrap();
+    holds
 }
 
 const KEPT: [(&str, &str); 2] = [
@@ -312,8 +364,8 @@ const KEPT: [(&str, &str); 2] = [
 #[tokio::test]
 async fn it_outlives_the_process_where_the_store_keeps_it_and_else_no_file_has_it() {
     for stream in [false, true] {
-        let (brought, _) = killed(&KEPT, stream).await;
-        assert!(brought.contains(&file(1)), "{brought}");
+        let (brought, is_there) = killed(&KEPT, stream).await;
+        assert!(is_there && brought.contains(&file(1)), "{brought}");
         let (none, is_there) = killed(&[], stream).await;
         assert!(
             !is_there && none.starts_with("nothing is known as"),

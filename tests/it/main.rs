@@ -76,6 +76,7 @@ mod origins;
 mod other_keys;
 mod pass;
 mod patience;
+mod pictures;
 mod pins;
 mod played_day;
 mod policies;

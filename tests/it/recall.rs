@@ -430,7 +430,11 @@ async fn an_edit_of_the_clients_changes_nothing_that_was_recalled() {
 #[tokio::test]
 async fn what_the_client_dropped_is_said_to_be_gone() {
     let provider = provider(working()).await;
-    let proxy = Proxy::with(provider.address, small).await;
+    let alone = |config: &mut Config| {
+        small(config);
+        config.recall.dropped = false;
+    };
+    let proxy = Proxy::with(provider.address, alone).await;
     let mut agent = worked(&proxy, true).await;
     // The assistant message of `b2` and its result.
     let at = agent

@@ -99,6 +99,9 @@ pub struct HiddenCall {
     pub tokens: u32,
     /// The text of the result.
     pub result: String,
+    /// Parts of the result that are no text, as JSON: what a recall brought back beside the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<String>,
     /// Its size in tokens.
     pub result_tokens: u32,
     /// What it did.
@@ -190,12 +193,6 @@ impl TurnRecord {
         sums
     }
 
-    /// Whether a view of it lacks something that the view before it had, or that its request brought.
-    #[must_use]
-    pub fn has_evicted(&self) -> bool {
-        self.hops.iter().any(|hop| !hop.marks.is_empty())
-    }
-
     /// What its conversation is served under.
     #[must_use]
     pub fn choice(&self) -> Choice {
@@ -281,7 +278,7 @@ pub struct TurnRecord {
     /// Pins that the turn set or lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinMove>,
-    /// The histories that the client had dropped when its conversation began anew: of each the newest record with a pass,
+    /// The histories that the client had dropped when its conversation began anew: of each the newest record,
     /// oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<RecordId>,
@@ -368,7 +365,7 @@ pub struct Snapshot {
     /// The pinned items, the oldest pin first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<ItemNo>,
-    /// The histories that the client has dropped so far: of each the newest record with a pass, oldest first.
+    /// The histories that the client has dropped so far: of each the newest record, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<RecordId>,
 }
@@ -388,6 +385,7 @@ mod tests {
             arguments: r#"{"id":"read:3"}"#.to_owned(),
             tokens: 11,
             result: "recalled read:3: 1 line\nfn main() {}".to_owned(),
+            pictures: Vec::new(),
             result_tokens: 12,
             effect,
             nudge: false,
@@ -502,7 +500,10 @@ mod tests {
             }),
             ..newest()
         };
-        let mut anew = hop(|hop| hop.calls[0].tells = true);
+        let mut anew = hop(|hop| {
+            hop.calls[0].tells = true;
+            hop.calls[0].pictures = vec![r#"{"type":"image"}"#.to_owned()];
+        });
         anew.dropped = vec![RecordId(Digest([7; 32]))];
         let alone = TurnRecord {
             parent_session: None,

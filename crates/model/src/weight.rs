@@ -102,7 +102,8 @@ impl StoredHop {
 impl HiddenCall {
     fn owned(&self) -> usize {
         let texts = [&self.id.0, &self.bytes, &self.arguments, &self.result];
-        texts.into_iter().map(text).sum::<usize>() + self.effect.owned()
+        let texts: usize = texts.into_iter().map(text).sum();
+        texts + all(&self.pictures, text) + self.effect.owned()
     }
 }
 
@@ -185,6 +186,7 @@ mod tests {
             arguments: String::new(),
             tokens: 0,
             result: String::new(),
+            pictures: Vec::new(),
             result_tokens: 0,
             effect: Effect::Refused,
             nudge: false,

@@ -162,6 +162,24 @@ pub fn joined<T: AsRef<[u8]>>(elements: &[T]) -> Bytes {
     Bytes::from(joined)
 }
 
+/// A content: a text, or a list of it as a part of this type and of other parts.
+pub fn content(part_type: &str, text: &str, others: &[String]) -> String {
+    if others.is_empty() {
+        return raw::quote(text);
+    }
+    let mut parts = vec![text_part(part_type, text)];
+    parts.extend_from_slice(others);
+    format!("[{}]", parts.join(","))
+}
+
+/// A part without its breakpoint of the provider's cache.
+pub fn without_breakpoint(part: &[u8]) -> Bytes {
+    let object = Object::parse(part).ok();
+    let span = object.and_then(|object| object.remove_span(object.position("cache_control")?));
+    let edit = span.map(|span| (span, Bytes::new()));
+    raw::splice(part, edit.as_slice())
+}
+
 /// Writes elements with commas between them.
 pub fn push_joined<T: AsRef<[u8]>>(json: &mut Vec<u8>, elements: &[T]) {
     for (place, element) in elements.iter().enumerate() {

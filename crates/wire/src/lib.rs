@@ -236,6 +236,17 @@ impl Dialect {
         Some(self.parse(unit).ok()?.named())
     }
 
+    /// The parts of a result that are no text, as JSON, as another result of the format may hold them. Breakpoints on them
+    /// are left out.
+    #[must_use]
+    pub fn pictures(self, unit: &[u8]) -> Vec<String> {
+        let parts = in_format!(self, original::pictures(unit));
+        let written = parts.into_iter().map(json::without_breakpoint);
+        written
+            .filter_map(|part| String::from_utf8(part.to_vec()).ok())
+            .collect()
+    }
+
     /// The texts among the parts of a unit that whoever speaks said; none if it can't be read.
     #[must_use]
     pub fn texts(self, unit: &[u8]) -> Vec<String> {
@@ -334,10 +345,10 @@ impl Dialect {
         in_format!(self, form::visible(answers, line))
     }
 
-    /// The result of a hidden call as a unit.
+    /// The result of a hidden call as a unit: a text, and behind it parts that are none.
     #[must_use]
-    pub fn hidden_result(self, id: &str, text: &str) -> Bytes {
-        in_format!(self, form::hidden_result(id, text))
+    pub fn hidden_result(self, id: &str, text: &str, pictures: &[String]) -> Bytes {
+        in_format!(self, form::hidden_result(id, text, pictures))
     }
 
     /// A system unit of the proxy's own.

@@ -196,17 +196,15 @@ fn entry_bytes<'a>(
         }
         Source::HiddenResult { step, hop, call } => {
             let call = input.path.hop(input.pending, step, hop)?.calls.get(call)?;
-            let text = match shown {
-                Shown::Note(text) => text,
-                Shown::Whole | Shown::Less { .. } | Shown::Gone => call.result.as_str(),
+            let (text, pictures) = match shown {
+                Shown::Note(text) => (*text, &[][..]),
+                Shown::Whole | Shown::Less { .. } | Shown::Gone => {
+                    (call.result.as_str(), call.pictures.as_slice())
+                }
             };
-            Some(Cow::Owned(
-                input
-                    .request
-                    .dialect
-                    .hidden_result(&call.id.0, text)
-                    .to_vec(),
-            ))
+            let dialect = input.request.dialect;
+            let result = dialect.hidden_result(&call.id.0, text, pictures);
+            Some(Cow::Owned(result.to_vec()))
         }
     }
 }

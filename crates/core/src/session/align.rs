@@ -54,7 +54,7 @@ pub fn align(known: &Path, shapes: &[Arc<Shape>]) -> Path {
     path.dropped.clone_from(&known.dropped);
     // What the dropped records had evicted is gone from the client's history, too.
     if let Some(history) = known
-        .newest_pass()
+        .evicted()
         .filter(|_| path.entries.len() < known.entries.len())
     {
         path.drop_history(history);

@@ -69,7 +69,7 @@ pub enum RecordKey<'a> {
     Next(RecordId),
     /// The name of its session, for the first record of a conversation.
     First(&'a str),
-    /// The name of its session, for a turn that evicted something.
+    /// The name of its session, for a turn up to which something was evicted.
     Evicted(&'a str),
 }
 

@@ -114,7 +114,7 @@ pub struct Path {
     pub guide: Option<Guide>,
     /// What somebody asked to keep in view. It is kept like a mark, too.
     pub pins: Pins,
-    /// The histories that the client has dropped: of each the newest record with a pass, oldest first. Like a mark this is
+    /// The histories that the client has dropped: of each the newest record, oldest first. Like a mark this is
     /// kept when an edit drops a record.
     pub dropped: Vec<RecordId>,
     /// What the conversation is served under. Each of its records says so; it is kept when an edit drops all of them.
@@ -266,7 +266,7 @@ impl Path {
         path
     }
 
-    /// Notes that the client has dropped the history whose newest record with a pass this is.
+    /// Notes that the client has dropped the history that ends with this record.
     pub fn drop_history(&mut self, newest: RecordId) {
         self.dropped.retain(|history| *history != newest);
         self.dropped.push(newest);
@@ -274,12 +274,14 @@ impl Path {
         self.dropped.drain(..over);
     }
 
-    /// The newest record that evicted something.
+    /// Its newest record, if anything was evicted up to there.
     #[must_use]
-    pub fn newest_pass(&self) -> Option<RecordId> {
-        let mut newest = self.entries.iter().rev();
-        let found = newest.find(|entry| entry.record.has_evicted());
-        found.map(|entry| entry.id)
+    pub fn evicted(&self) -> Option<RecordId> {
+        let newest = self
+            .entries
+            .last()
+            .filter(|_| self.marks != Marks::default());
+        newest.map(|entry| entry.id)
     }
 
     /// Adds what the conversation was told by records that are no longer on its path.

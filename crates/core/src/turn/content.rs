@@ -5,7 +5,7 @@
 pub struct ContentSettings {
     /// Of which turns.
     pub of: StoreContent,
-    /// Whether that of turns that evicted something is stored in any case, so that it can be recalled after the client
+    /// Whether that of turns up to which something was evicted is stored in any case, so that it can be recalled after the client
     /// has dropped it.
     pub evicted: bool,
 }

@@ -30,6 +30,8 @@ pub struct DroppedItem {
     pub episode: String,
     /// The result of a call, or else its own text.
     pub original: String,
+    /// The parts of a result that are no text, as JSON.
+    pub pictures: Vec<String>,
 }
 
 impl TurnState {
@@ -46,6 +48,10 @@ impl TurnState {
             if !is_said || item.hidden || item.delimiter.is_some() {
                 continue;
             }
+            // A call whose result has not come yet has none to bring back.
+            let Some(original) = originals.whole(at) else {
+                continue;
+            };
             let call = (item.kind == ItemKind::Call).then(|| originals.call(at));
             let episode = item
                 .episode
@@ -56,7 +62,8 @@ impl TurnState {
                 episode: episode
                     .map(|episode| tombstone::name(&transcript, episode))
                     .unwrap_or_default(),
-                original: originals.whole(at).unwrap_or_default().into_owned(),
+                original: original.into_owned(),
+                pictures: originals.pictures(at),
             };
             dropped.0.insert(item.no, held);
         }

@@ -65,12 +65,7 @@ pub fn settle(
     let runner = Runner::new(state, prepared, sent, reader);
     let (mut calls, mut counted) = runner.run(answer, text + reasoning);
     if let Some(last) = calls.last_mut().filter(|_| !many.is_empty()) {
-        last.result = format!(
-            "{}\n{}",
-            last.result,
-            bounds::too_many(many.len(), bounded::CALLS)
-        );
-        last.result_tokens = reader.count(&last.result);
+        add_line(last, &bounds::too_many(many.len(), bounded::CALLS), reader);
     }
     for call in many {
         match state.injected.of(&call.name) {
@@ -181,8 +176,7 @@ impl<'a> Runner<'a> {
         // The reminder goes with the last result of `delimiter`.
         let nudge = nudge(self.state, self.prepared);
         if let (Some(nudge), Some(last)) = (nudge, ran.last_mut()) {
-            last.result = format!("{}\n{nudge}", last.result);
-            last.result_tokens = self.reader.count(&last.result);
+            add_line(last, nudge, self.reader);
             last.nudge = true;
         }
         self.recalls
@@ -193,7 +187,7 @@ impl<'a> Runner<'a> {
                 None => self.recalls.run(&call.arguments),
             };
             self.counted.recalls.push(outcome.counted);
-            let done = self.ran(
+            let mut done = self.ran(
                 answer,
                 place,
                 call,
@@ -201,6 +195,9 @@ impl<'a> Runner<'a> {
                 outcome.effect,
                 outcome.result,
             );
+            let (pictures, tokens) = outcome.pictures;
+            done.pictures = pictures;
+            done.result_tokens += tokens;
             self.recalls.ran(&done);
             ran.push(done);
         }
@@ -218,11 +215,9 @@ impl<'a> Runner<'a> {
             return;
         };
         if let Some(told) = self.state.dropped.told() {
-            last.result = format!(
-                "{}\n{recall} still has {told}: by id, by path, or by a search without an id",
-                last.result
-            );
-            last.result_tokens = self.reader.count(&last.result);
+            let line =
+                format!("{recall} still has {told}: by id, by path, or by a search without an id");
+            add_line(last, &line, self.reader);
             last.tells = true;
         }
     }
@@ -244,6 +239,7 @@ impl<'a> Runner<'a> {
             tokens: self.reader.call(&call.name, &call.arguments),
             result_tokens: self.reader.count(&result),
             result,
+            pictures: Vec::new(),
             effect,
             nudge: false,
             tells: false,
@@ -293,6 +289,13 @@ impl<'a> Runner<'a> {
             .collect();
         (!calls.is_empty()).then(|| format!("\nevicted originals: {}", calls.join(", ")))
     }
+}
+
+/// Adds a line to the result of a call.
+fn add_line(call: &mut HiddenCall, line: &str, reader: &Reader<'_>) {
+    let others = call.result_tokens - reader.count(&call.result);
+    call.result = format!("{}\n{line}", call.result);
+    call.result_tokens = others + reader.count(&call.result);
 }
 
 /// Why a call is refused unread.

@@ -98,6 +98,18 @@ impl<'a> Originals<'a> {
         }
     }
 
+    /// The parts of an item's result that are no text, as JSON; of a call those of its result.
+    pub fn pictures(&self, index: ItemIndex) -> Vec<String> {
+        let item = self.item(index);
+        let result = item.and_then(|item| item.pair.filter(|_| item.kind == ItemKind::Call));
+        let item = result.map_or(item, |result| self.item(result));
+        let entry = item.and_then(|item| self.transcript.entries.get(item.entry));
+        let message = entry.and_then(|entry| self.message(entry));
+        message
+            .map(|message| self.request.dialect.pictures(message))
+            .unwrap_or_default()
+    }
+
     /// The texts among the parts of an item's message that whoever speaks said.
     pub fn texts(&self, index: ItemIndex) -> Vec<String> {
         let entry = self

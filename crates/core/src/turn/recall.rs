@@ -32,6 +32,8 @@ const BEFORE: usize = 2;
 const SAID: u32 = 60;
 /// A part with fewer tokens than this is not worth bringing back.
 const LEAST: u32 = 40;
+/// Bytes of pictures that one recall brings back at most: the record keeps them, and every later request sends them.
+const PICTURES: usize = 4 << 20;
 /// Tokens by which notes may be longer than they were when the room was measured.
 const MARGIN: u64 = 64;
 
@@ -39,6 +41,8 @@ const MARGIN: u64 = 64;
 pub(super) struct RecallAnswer {
     pub(super) effect: Effect,
     pub(super) result: String,
+    /// Parts beside the text, as JSON, and their size in tokens.
+    pub(super) pictures: (Vec<String>, u32),
     pub(super) counted: RecallCall,
 }
 
@@ -86,6 +90,15 @@ impl Earlier<'_> {
             Effect::Recalled { tokens, .. } => u64::from(*tokens),
             Effect::Started { .. } | Effect::Ended { .. } | Effect::Refused => 0,
         }
+    }
+
+    /// The pictures of an item, if the result holds it alone.
+    fn pictures(&self, no: ItemNo) -> Option<Vec<String>> {
+        let Effect::Recalled { originals, .. } = &self.call.effect else {
+            return None;
+        };
+        let alone = matches!(&originals[..], [original] if original.item == no);
+        alone.then(|| self.call.pictures.clone())
     }
 
     /// The original of an item, if the result holds all of it.
@@ -177,12 +190,22 @@ impl<'a> Recalls<'a> {
             Some(ids::RecallTarget::Ledger(page)) => self.ledger(ask, page)?,
             // A search without an id.
             None if ask.id == EVERYTHING => self.everything(ask)?,
-            None => match self.by_path(ask).or_else(|| self.dropped(ask)) {
-                Some(document) => document?,
-                None => self.lost(ask)?,
-            },
+            None => self.by_path_or_before(ask)?,
         };
         self.give(ask, &document)
+    }
+
+    /// What a path or an id stands for that nothing in view is called: first what the client still sends.
+    fn by_path_or_before(&self, ask: &RecallAsk) -> Result<Document, NotRecalled> {
+        match self.by_path(ask) {
+            Some(Err(NotRecalled(RecallOutcome::InView, why))) => match self.dropped(ask) {
+                // A search of what is in view is the model's own; the rest it can't see.
+                Some(Ok(document)) if ask.search.is_some() => Ok(document),
+                Some(_) | None => Err(in_view(why + &self.also_before(&ask.id))),
+            },
+            Some(found) => found,
+            None => self.dropped(ask).unwrap_or_else(|| self.lost(ask)),
+        }
     }
 
     /// Refuses a call that an earlier call in view has already answered.
@@ -209,11 +232,15 @@ impl<'a> Recalls<'a> {
         } else {
             ""
         };
-        let size = count(&document.head) + count(&document.more) + count(pin) + SAID;
+        let mut head = document.head.clone();
+        let size = count(&head) + count(&document.more) + count(pin) + SAID;
         let left = self.left();
+        // Only a whole answer has pictures: what lines or a search take of a text has none.
+        let asked = ask.lines.is_none() && ask.search.is_none();
+        let mut pictures = self.pictures(document, left.saturating_sub(size + LEAST), asked);
         // The size of the head is an estimate: if the result comes out too long, the part is made
         // smaller until it fits.
-        let mut limit = left.saturating_sub(size);
+        let mut limit = left.saturating_sub(size + pictures.1);
         loop {
             if limit < LEAST {
                 return Err(self.full(left));
@@ -223,15 +250,24 @@ impl<'a> Recalls<'a> {
                     NoExcerpt::Nothing(why) => NotRecalled(RecallOutcome::NoMatch, why),
                     NoExcerpt::NoRoom => self.full(left),
                 })?;
-            let front = format!("{}: {}{pin}\n{}", document.head, part.said, document.more);
+            if asked && !document.pictures.is_empty() && pictures.0.is_empty() {
+                head = format!("{}, without its pictures, which don't fit", document.head);
+            }
+            let front = format!("{head}: {}{pin}\n{}", part.said, document.more);
             let result = format!("{front}{}", part.text);
-            let tokens = count(&result);
+            let tokens = count(&result) + pictures.1;
+            if !part.whole && pictures.1 > 0 {
+                // The text comes first.
+                limit = left.saturating_sub(size);
+                pictures = Default::default();
+                continue;
+            }
             if tokens > left {
                 limit = limit.saturating_sub(tokens - left);
                 continue;
             }
             // A part can't stand for the original later.
-            let originals = if part.whole {
+            let originals = if part.whole && pictures.0.len() == document.pictures.len() {
                 document.shifted(front.len())
             } else {
                 Vec::new()
@@ -244,6 +280,7 @@ impl<'a> Recalls<'a> {
                     pinned,
                 },
                 result,
+                pictures,
                 counted: RecallCall {
                     outcome: if part.cut {
                         RecallOutcome::Partial
@@ -253,6 +290,20 @@ impl<'a> Recalls<'a> {
                     tokens: u64::from(tokens),
                 },
             });
+        }
+    }
+
+    /// The pictures of a document with their size in tokens, if all of them fit; none unless they are `asked` for.
+    fn pictures(&self, document: &Document, room: u32, asked: bool) -> (Vec<String>, u32) {
+        let bytes: usize = document.pictures.iter().map(String::len).sum();
+        if !asked || bytes == 0 || bytes > PICTURES {
+            return Default::default();
+        }
+        let dialect = self.state.request.dialect;
+        let shown = dialect.hidden_result("", "", &document.pictures);
+        match self.reader.shape(&shown) {
+            Ok(shape) if shape.text <= room => (document.pictures.clone(), shape.text),
+            Ok(_) | Err(_) => Default::default(),
         }
     }
 
@@ -349,6 +400,7 @@ pub(super) fn refused(outcome: RecallOutcome, result: String) -> RecallAnswer {
     RecallAnswer {
         effect: Effect::Refused,
         result,
+        pictures: Default::default(),
         counted: RecallCall { outcome, tokens: 0 },
     }
 }

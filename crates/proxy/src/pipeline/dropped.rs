@@ -11,7 +11,7 @@ use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_core::turn::{Dropped, Mode, Terms};
 use plimsoll_model::caches::{Bounded, Weigh, bounded};
-use plimsoll_model::{CacheName, Digest, RecordId, TenantId};
+use plimsoll_model::{CacheName, Digest, Marks, RecordId, TenantId};
 use plimsoll_store::{Link, Take};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Dialect;
@@ -51,15 +51,14 @@ impl Histories {
         Self(bounded(CacheName::Histories, all))
     }
 
-    /// Keeps the request of a turn, if something was evicted from it. It takes the place of the one before on its path,
-    /// because it holds all of that.
+    /// Keeps the request of a turn, if something was evicted up to there. It takes the place of the one before on its path,
+    /// because it holds all of that, unless the client has dropped some.
     pub(super) fn keep(&self, state: &TurnState, record: RecordId) {
         if !state.terms.dropped || !has_evicted(state) {
             return;
         }
-        if !state.path.aligned
-            && let Some(before) = state.path.newest_pass()
-        {
+        let before = state.path.evicted();
+        if let Some(before) = before.filter(|before| !state.path.dropped.contains(before)) {
             self.0.remove(&before);
         }
         let (body, dialect) = (state.request.body.clone(), state.request.dialect);
@@ -82,18 +81,18 @@ impl Histories {
     }
 }
 
-/// Whether a turn evicted something, so that what its client drops later may be missed.
+/// Whether anything was evicted up to a turn, so that what its client drops later may be missed.
 pub(super) fn has_evicted(state: &TurnState) -> bool {
-    state.terms.mode == Mode::Manage && *state.marks != state.path.marks
+    state.terms.mode == Mode::Manage && *state.marks != Marks::default()
 }
 
-/// The key that leads to the records of a session's turns that evicted something. Their ids, which begin with the time, put them in
-/// order.
+/// The key that leads to the records of a session's turns up to which something was evicted. Their ids, which begin with
+/// the time, put them in order.
 fn key(place: &RecordPlace) -> Digest {
     RecordKey::Evicted(&place.session).digest(place.tenant, &place.keys)
 }
 
-/// The link to a turn that evicted something. A client that drops its history begins anew in the same session; without a
+/// The link to a turn up to which something was evicted. A client that drops its history begins anew in the same session; without a
 /// name of the session nothing leads back.
 pub(super) fn link(place: &RecordPlace, state: &TurnState, id: RecordId) -> Option<Link> {
     (has_evicted(state) && !place.scope.0.is_empty()).then(|| Link {
@@ -218,7 +217,7 @@ impl Sought {
         Ok((dropped, bytes))
     }
 
-    /// A history from memory, or from what was stored with its turns, and the path to its newest record with a pass.
+    /// A history from memory, or from what was stored with its turns, and the path to its newest record.
     fn history(
         &self,
         app: &App,

@@ -109,8 +109,8 @@ pub fn visible(answers: &[Answer], line: Option<&str>) -> Bytes {
 }
 
 /// The result of a hidden call as a message.
-pub fn hidden_result(id: &str, text: &str) -> Bytes {
-    let (id, text) = (raw::quote(id), raw::quote(text));
+pub fn hidden_result(id: &str, text: &str, pictures: &[String]) -> Bytes {
+    let (id, text) = (raw::quote(id), json::content("text", text, pictures));
     Bytes::from(format!(
         r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#
     ))

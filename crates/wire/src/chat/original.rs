@@ -25,6 +25,17 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(whole))
 }
 
+/// The parts of a result that are no text; none of any other message.
+#[must_use]
+pub fn pictures(bytes: &[u8]) -> Vec<&[u8]> {
+    let object = Object::parse(bytes).ok();
+    let result = object.filter(|object| object.text("role").as_deref() == Some("tool"));
+    let content = result.and_then(|object| object.present("content"));
+    let parts = json::objects(content.unwrap_or_default());
+    let pictures = parts.filter(|part| part.text("type").as_deref() != Some("text"));
+    pictures.map(|part| part.bytes()).collect()
+}
+
 /// The calls of a message, in order.
 #[must_use]
 pub fn calls(bytes: &[u8]) -> Vec<&[u8]> {

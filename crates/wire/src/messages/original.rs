@@ -28,6 +28,20 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// The blocks of a result that are pictures or documents; none of any other unit.
+pub fn pictures(bytes: &[u8]) -> Vec<&[u8]> {
+    let unit = Unit::read(bytes).ok();
+    let result = unit.filter(|unit| matches!(unit.form, UnitForm::Result(_)));
+    let blocks = result.into_iter().flat_map(|unit| unit.blocks);
+    let pictures = blocks.filter(|block| {
+        matches!(
+            block.kind,
+            BlockType::Image | BlockType::Document | BlockType::SearchResult
+        )
+    });
+    pictures.map(|block| block.raw).collect()
+}
+
 /// The calls of a unit, in order.
 pub fn calls(bytes: &[u8]) -> Vec<&[u8]> {
     let unit = Unit::read(bytes).ok();

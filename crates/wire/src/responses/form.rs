@@ -61,8 +61,8 @@ pub fn tool(name: &str, description: &str, parameters: &str) -> String {
 }
 
 /// The result of a hidden call as a unit.
-pub fn hidden_result(id: &str, text: &str) -> Bytes {
-    let (id, text) = (raw::quote(id), raw::quote(text));
+pub fn hidden_result(id: &str, text: &str, pictures: &[String]) -> Bytes {
+    let (id, text) = (raw::quote(id), json::content("input_text", text, pictures));
     Bytes::from(format!(
         r#"{{"type":"function_call_output","call_id":{id},"output":{text}}}"#
     ))

@@ -8,6 +8,7 @@ use plimsoll_model::raw;
 
 use super::item::{self, ItemType, ResponsesItem};
 use super::message;
+use crate::json;
 use crate::message::{ParsedCall, Part};
 
 /// The text of a unit: its string, or its parts of text one after the other. `None` if there is
@@ -24,6 +25,19 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
         }
     }
     (!whole.is_empty()).then_some(whole)
+}
+
+/// The parts of a function's output that are no text; none of any other unit.
+pub fn pictures(bytes: &[u8]) -> Vec<&[u8]> {
+    let item = ResponsesItem::read(bytes).ok();
+    let result = item.filter(|item| item.kind == ItemType::Result && item.takes_text());
+    let output = result.and_then(|item| item.object.present("output"));
+    let parts = json::objects(output.unwrap_or_default());
+    let is_text = |kind: Option<Cow<'_, str>>| {
+        matches!(kind.as_deref(), Some("input_text" | "output_text" | "text"))
+    };
+    let pictures = parts.filter(|part| part.get("type").is_some() && !is_text(part.text("type")));
+    pictures.map(|part| part.bytes()).collect()
 }
 
 /// The calls of a unit, in order.

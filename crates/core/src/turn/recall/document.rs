@@ -1,4 +1,4 @@
-//! A text that a recall brings back, before it is cut to size, and the places of originals in it.
+//! A text that a recall brings back, before it is cut to size, the places of originals in it, and their pictures.
 //! Never knows where they come from.
 
 use plimsoll_model::{ItemNo, Original};
@@ -14,6 +14,8 @@ pub(super) struct Document {
     pub(super) text: String,
     /// The originals in the text.
     originals: Vec<Original>,
+    /// Parts of originals that are no text, as JSON. The text names each.
+    pub(super) pictures: Vec<String>,
 }
 
 impl Document {

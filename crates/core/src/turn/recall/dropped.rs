@@ -13,7 +13,7 @@ use crate::intercept::recall::RecallAsk;
 use crate::turn::dropped::DroppedItem;
 
 /// How many items of a path are named.
-const MOST_OF_A_PATH: usize = 8;
+const MOST_OF_A_PATH: usize = 32;
 
 impl<'a> Recalls<'a> {
     /// What an id or a path stands for in the dropped histories. `None` if it stands for nothing there.
@@ -23,14 +23,11 @@ impl<'a> Recalls<'a> {
         found.retain(|(no, _)| !here.contains(no));
         let mut older = String::new();
         if found.is_empty() {
-            let calls = self.state.dropped.iter().rev();
-            let named = calls.filter(|(no, item)| !here.contains(no) && names_path(item, &ask.id));
-            found = named.take(MOST_OF_A_PATH).collect();
-            // The newest read of a file shows its present state.
-            let others: Vec<&str> = found
-                .drain(found.len().min(1)..)
-                .map(|(_, item)| &*item.id)
-                .collect();
+            found = self.reads_before(&ask.id);
+            // The newest read of a file shows its present state; a search looks through all of them.
+            let newest = ask.search.as_ref().map_or(1, |_| found.len());
+            let others = found.drain(found.len().min(newest)..);
+            let others: Vec<&str> = others.map(|(_, item)| &*item.id).collect();
             if !others.is_empty() {
                 older = format!(", as {} was before it", others.join(", "));
             }
@@ -51,8 +48,28 @@ impl<'a> Recalls<'a> {
                 let _ = writeln!(document.text, "{}", item.call);
             }
             document.push(no, &item.original);
+            document.pictures.extend(item.pictures.iter().cloned());
         }
         Some(Ok(document))
+    }
+
+    /// What the dropped histories have of a path, the newest first.
+    fn reads_before(&self, path: &str) -> Vec<(ItemNo, &DroppedItem)> {
+        let here = self.here();
+        let calls = self.state.dropped.iter().rev();
+        let named = calls.filter(|(no, item)| !here.contains(no) && names_path(item, path));
+        named.take(MOST_OF_A_PATH).collect()
+    }
+
+    /// The ids of what the dropped histories have of a path, for a result that says what is in view; empty if there are
+    /// none.
+    pub(super) fn also_before(&self, path: &str) -> String {
+        let reads = self.reads_before(path);
+        let ids: Vec<&str> = reads.iter().map(|(_, item)| &*item.id).collect();
+        match ids.is_empty() {
+            true => String::new(),
+            false => format!("; the history before has {}", ids.join(", ")),
+        }
     }
 
     /// Adds the lines of dropped histories that contain a text, each with the id of its item. `wanted` is in lower case.

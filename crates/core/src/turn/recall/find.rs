@@ -63,7 +63,10 @@ impl<'a> Recalls<'a> {
             }
         }
         match (self.item(index), self.original(index)) {
-            (Some(item), Some(original)) => document.push(item.no, &original),
+            (Some(item), Some(original)) => {
+                document.push(item.no, &original);
+                document.pictures = self.pictures_of(index);
+            }
             _ => return Err(gone(&ask.id)),
         }
         Ok(document)
@@ -190,6 +193,7 @@ impl<'a> Recalls<'a> {
             }
             if let Some(original) = self.original(*index) {
                 document.push(item.no, &original);
+                document.pictures.extend(self.pictures_of(*index));
             }
         }
         document
@@ -226,6 +230,9 @@ impl<'a> Recalls<'a> {
             no.and_then(|no| before().find_map(|earlier| Some((no, earlier.original(no)?))));
         if let Some((no, original)) = original {
             document.push(no, original);
+            document.pictures = before()
+                .find_map(|earlier| earlier.pictures(no))
+                .unwrap_or_default();
             return Ok(document);
         }
         // Without an item number the id may be one that an earlier recall was asked for.
@@ -291,6 +298,14 @@ impl<'a> Recalls<'a> {
             (None, ItemKind::Call) => Some(Cow::Borrowed("")),
             (original, _) => original,
         }
+    }
+
+    /// The pictures of an item: as an earlier recall of it alone brought them back, else from the history.
+    fn pictures_of(&self, index: ItemIndex) -> Vec<String> {
+        let no = self.item(index).map(|item| item.no);
+        let mut before = self.earlier.iter().rev();
+        let brought = before.find_map(|earlier| earlier.pictures(no?));
+        brought.unwrap_or_else(|| self.originals().pictures(index))
     }
 
     /// A call that the view doesn't show, or shows with trimmed arguments.

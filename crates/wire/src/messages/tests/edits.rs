@@ -297,7 +297,7 @@ fn a_result_keeps_what_is_said_of_it() {
         r#"{"type":"tool_result","tool_use_id":"a","content":"s"}"#
     );
     assert_eq!(
-        hidden_result("h\"", "ok"),
+        hidden_result("h\"", "ok", &[]),
         r#"{"type":"tool_result","tool_use_id":"h\"","content":"ok"}"#
     );
 }

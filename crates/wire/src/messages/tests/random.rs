@@ -180,7 +180,7 @@ fn put_answer(
         if *whole {
             let message = format!(r#"{{"role":"assistant","content":[{}]}}"#, hidden(&id));
             splice.add(Addition::Hop, message.as_bytes());
-            splice.add(Addition::Result, &hidden_result(&id, "ok"));
+            splice.add(Addition::Result, &hidden_result(&id, "ok", &[]));
         } else {
             splice.add(
                 Addition::Hop,
@@ -217,7 +217,7 @@ fn put_answer(
     for n in 0..calls.len() {
         splice.add(
             Addition::Result,
-            &hidden_result(&format!("t{at}h{n}"), "ok"),
+            &hidden_result(&format!("t{at}h{n}"), "ok", &[]),
         );
     }
     fate.keep.to_vec()

@@ -323,7 +323,7 @@ fn a_result_is_replaced_in_place() {
         r#"{"type":"function_call_output","output":"stub","call_id":"a"}"#
     );
     assert_eq!(
-        hidden_result("h", "ok"),
+        hidden_result("h", "ok", &[]),
         r#"{"type":"function_call_output","call_id":"h","output":"ok"}"#
     );
 }
