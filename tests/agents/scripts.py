@@ -375,7 +375,50 @@ DELEGATE = Script(
 DELEGATE_CHILD = 3
 DELEGATE_FILES = {"notes.txt": "first\n", "child.txt": "looked\nlooked\n", "lead.txt": "led\n"}
 
+# Two files of lines that no other line is like. Both are longer than what an agent puts into its
+# summary by itself.
+FIRST, SECOND, FILE_LINES = "first.txt", "second.txt", 200
+PARTS, PART_LINES = 9, 20
+# Lines amid parts that are read early: one is recalled by its path, the other by a search.
+BY_PATH, BY_SEARCH = 10, FILE_LINES + 50
+WORDS = "bay crate depot shelf lot seal ledger hold keel tide".split()
+
+
+def marked_line(number):
+    words = " ".join(f"{word}-{(number + 9) * 7919 * len(word) % 65521:04x}" for word in WORDS)
+    return f"mark-{number:03d} of setting {number}: {words}; {words[::-1]}; end of {number}"
+
+
+def marked_file(start):
+    return "".join(f"{marked_line(number)}\n" for number in range(start, start + FILE_LINES))
+
+
+MARKED_FILES = {FIRST: marked_file(0), SECOND: marked_file(FILE_LINES)}
+
+
+def _part(path, number):
+    first = number * PART_LINES + 1
+    return Call("part", {"path": path, "first": first, "lines": PART_LINES})
+
+
+def _marks():
+    """Reads parts of them, and asks for two of these when the agent has dropped all."""
+    parts = [(FIRST, 0), *((SECOND, number) for number in range(PARTS))]
+    steps = [[Hop(text=f"Part {at}.", calls=(_part(*part),))] for at, part in enumerate(parts)]
+    steps.append([Hop(text="Task marks is done.")])
+    steps.append(
+        [
+            Hop(calls=(Call(RECALL, {"id": FIRST}),)),
+            Hop(calls=(Call(RECALL, {"search": f"mark-{BY_SEARCH} "}),)),
+            Hop(text="It is found.", calls=(_shell("echo found > found.txt"),)),
+        ]
+    )
+    steps.append([Hop(text="Task back is done.")])
+    return Script(steps=steps, tasks={"[task marks]": 0, "[task back]": len(steps) - 2})
+
+
 SCRIPTS = {
+    "marks": _marks(),
     "sdk": SDK,
     "long": _long(),
     "work": WORK,
