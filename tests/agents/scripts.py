@@ -401,20 +401,31 @@ def _part(path, number):
     return Call("part", {"path": path, "first": first, "lines": PART_LINES})
 
 
+def _reads(path, numbers):
+    return [[Hop(text=f"Part {at} of {path}.", calls=(_part(path, at),))] for at in numbers]
+
+
 def _marks():
-    """Reads parts of them, and asks for two of these when the agent has dropped all."""
-    parts = [(FIRST, 0), *((SECOND, number) for number in range(PARTS))]
-    steps = [[Hop(text=f"Part {at}.", calls=(_part(*part),))] for at, part in enumerate(parts)]
-    steps.append([Hop(text="Task marks is done.")])
-    steps.append(
+    """Reads parts of them, asks for two of these when the agent has dropped all, and for one again
+    when more was read."""
+    search = Call(RECALL, {"search": f"mark-{BY_SEARCH} "})
+    found = _shell("echo found >> found.txt")
+    read = [*_reads(FIRST, [0]), *_reads(SECOND, range(PARTS)), [Hop(text="Task marks is done.")]]
+    back = [
         [
             Hop(calls=(Call(RECALL, {"id": FIRST}),)),
-            Hop(calls=(Call(RECALL, {"search": f"mark-{BY_SEARCH} "}),)),
-            Hop(text="It is found.", calls=(_shell("echo found > found.txt"),)),
-        ]
-    )
-    steps.append([Hop(text="Task back is done.")])
-    return Script(steps=steps, tasks={"[task marks]": 0, "[task back]": len(steps) - 2})
+            Hop(calls=(search,)),
+            Hop(text="It is found.", calls=(found,)),
+        ],
+        [Hop(text="Task back is done.")],
+    ]
+    more = [
+        *_reads(FIRST, range(1, PARTS + 1)),
+        [Hop(calls=(search,)), Hop(text="It is found again.", calls=(found,))],
+        [Hop(text="Task more is done.")],
+    ]
+    begins = {"[task marks]": 0, "[task back]": len(read), "[task more]": len(read) + len(back)}
+    return Script(steps=[*read, *back, *more], tasks=begins)
 
 
 SCRIPTS = {

@@ -30,8 +30,10 @@ NAMES = ["claude", "codex-provider", "opencode-chat", "pi-chat"]
 # Those that start fast.
 FAST = [name for name in NAMES if name != "opencode-chat"]
 TASK, BACK = "[task marks] Read both files.", "[task back] What was said of setting 250?"
-# The step of the script that recalls by a path and then by a search.
+MORE = "[task more] Read the rest, and say it once more."
+# The steps of the script that recall: by a path and then by a search, and by that search again.
 RECALLS = SCRIPTS["marks"].tasks["[task back]"]
+RECALLS_AGAIN = len(SCRIPTS["marks"].steps) - 2
 KEPT = {"PLIMSOLL__STORE__KEEP_EVICTED": "true", "PLIMSOLL__STORE__KEEP_CONTENT": "30d"}
 # Where a result stands in any dialect: its call's id, and what it says.
 RESULT = (("tool_call_id", "content"), ("call_id", "output"), ("tool_use_id", "content"))
@@ -162,6 +164,19 @@ def test_what_was_evicted_is_recalled_from_memory(begin, name, tmp_path):
     runs = evicted_and_dropped(program)
     assert not holds(tmp_path / "data", marked_line(BY_PATH))
     recalled(program, runs)
+
+
+def test_what_was_evicted_is_recalled_behind_a_pass_of_the_new_history(begin):
+    """pi names no session, and the calls that it keeps tie records of its old history to the new one."""
+    program = begin("pi-chat")
+    evicted_and_dropped(program)
+    run = program.run(MORE, resumed=True)
+    assert run.code == 0, run.tail()
+    sent = main(program, program.at.requests())
+    line = marked_line(BY_SEARCH)
+    for place, holds in ((0, False), (1, True)):
+        [entry] = [entry for entry in sent if entry["said"] == [RECALLS_AGAIN, place]]
+        assert (line in json.dumps(entry["body"])) == holds
 
 
 @pytest.mark.parametrize("name", FAST)
