@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class Stand:
     base_url: str
     provider_url: str
     admin_url: str | None
+    # Kills the proxy and starts it again, with the same files and addresses.
+    crash: Callable | None = None
 
     @property
     def managed(self):
@@ -124,15 +127,25 @@ def stand(request, tmp_path):
         command = [binary(), "serve"]
         command += ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]
         command += ["--upstream", provider_url, "--data", tmp_path / "data", *flags]
-        with log.open("w") as out:
-            # Run where no config file of the repository is picked up.
-            own = {**os.environ, **PATIENT, **env}
-            proxy = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=own)
-        started.append(proxy)
-        request.node.proxy_log = log
         admin_url = f"http://127.0.0.1:{admin}"
-        await_ready(proxy, admin_url, log)
-        return Stand(f"http://127.0.0.1:{listen}/v1", provider_url, admin_url)
+
+        def launch():
+            with log.open("a") as out:
+                # Run where no config file of the repository is picked up.
+                own = {**os.environ, **PATIENT, **env}
+                proxy = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=own)
+            started.append(proxy)
+            await_ready(proxy, admin_url, log)
+
+        def crash():
+            proxy = started.pop()
+            proxy.kill()
+            proxy.wait()
+            launch()
+
+        request.node.proxy_log = log
+        launch()
+        return Stand(f"http://127.0.0.1:{listen}/v1", provider_url, admin_url, crash)
 
     yield start
     for process in reversed(started):

@@ -79,7 +79,8 @@ class Program:
     def executable(cls, name):
         return str(PROGRAMS / name)
 
-    def run(self, task, resumed=False):
+    def start(self, command, **streams):
+        """Starts a command of it in its home and its repository."""
         environment = {
             "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
             "HOME": str(self.home),
@@ -87,17 +88,23 @@ class Program:
             "LANG": "C.UTF-8",
             **self.environment(),
         }
-        begun = time.monotonic()
-        process = subprocess.Popen(
-            [str(part) for part in self.command(task, resumed)],
+        return subprocess.Popen(
+            [str(part) for part in command],
             cwd=self.repository,
             env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             start_new_session=True,
+            **streams,
+        )
+
+    def run(self, task, resumed=False):
+        begun = time.monotonic()
+        process = self.start(
+            self.command(task, resumed),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         code = None
         try:

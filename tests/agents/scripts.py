@@ -375,7 +375,61 @@ DELEGATE = Script(
 DELEGATE_CHILD = 3
 DELEGATE_FILES = {"notes.txt": "first\n", "child.txt": "looked\nlooked\n", "lead.txt": "led\n"}
 
+# Two files of lines that no other line is like. Both are longer than what an agent puts into its
+# summary by itself.
+FIRST, SECOND, FILE_LINES = "first.txt", "second.txt", 200
+PARTS, PART_LINES = 9, 20
+# Lines amid parts that are read early: one is recalled by its path, the other by a search.
+BY_PATH, BY_SEARCH = 10, FILE_LINES + 50
+WORDS = "bay crate depot shelf lot seal ledger hold keel tide".split()
+
+
+def marked_line(number):
+    words = " ".join(f"{word}-{(number + 9) * 7919 * len(word) % 65521:04x}" for word in WORDS)
+    return f"mark-{number:03d} of setting {number}: {words}; {words[::-1]}; end of {number}"
+
+
+def marked_file(start):
+    return "".join(f"{marked_line(number)}\n" for number in range(start, start + FILE_LINES))
+
+
+MARKED_FILES = {FIRST: marked_file(0), SECOND: marked_file(FILE_LINES)}
+
+
+def _part(path, number):
+    first = number * PART_LINES + 1
+    return Call("part", {"path": path, "first": first, "lines": PART_LINES})
+
+
+def _reads(path, numbers):
+    return [[Hop(text=f"Part {at} of {path}.", calls=(_part(path, at),))] for at in numbers]
+
+
+def _marks():
+    """Reads parts of them, asks for two of these when the agent has dropped all, and for one again
+    when more was read."""
+    search = Call(RECALL, {"search": f"mark-{BY_SEARCH} "})
+    found = _shell("echo found >> found.txt")
+    read = [*_reads(FIRST, [0]), *_reads(SECOND, range(PARTS)), [Hop(text="Task marks is done.")]]
+    back = [
+        [
+            Hop(calls=(Call(RECALL, {"id": FIRST}),)),
+            Hop(calls=(search,)),
+            Hop(text="It is found.", calls=(found,)),
+        ],
+        [Hop(text="Task back is done.")],
+    ]
+    more = [
+        *_reads(FIRST, range(1, PARTS + 1)),
+        [Hop(calls=(search,)), Hop(text="It is found again.", calls=(found,))],
+        [Hop(text="Task more is done.")],
+    ]
+    begins = {"[task marks]": 0, "[task back]": len(read), "[task more]": len(read) + len(back)}
+    return Script(steps=[*read, *back, *more], tasks=begins)
+
+
 SCRIPTS = {
+    "marks": _marks(),
     "sdk": SDK,
     "long": _long(),
     "work": WORK,

@@ -22,6 +22,8 @@ READ = {
     "pi": ("read", "path"),
     "copilot": ("view", "path"),
 }
+# What tells a part of a file there: the arguments for its first line and for how many lines it has.
+PART = ("offset", "limit")
 # The tool that starts a sub-agent, the argument that carries the prompt, and what it demands beside.
 DELEGATE = {
     "codex": ("multi_agent_v1.spawn_agent", "message", {}),
@@ -58,6 +60,8 @@ class Tools:
         """The agent's own name and arguments for what the script calls."""
         if name == "shell":
             return self.shell(arguments["command"])
+        if name == "part":
+            return self.part(**arguments)
         if name == "delegate":
             name, argument, more = DELEGATE[self.agent]
             part = f" Part {arguments['part']}." if self.agent in NAMELESS else ""
@@ -69,6 +73,13 @@ class Tools:
             return self.shell(f"cat {path}")
         name, argument = READ[self.agent]
         return name, {argument: path}
+
+    def part(self, path, first, lines):
+        """Reads some lines of a file."""
+        if self.agent not in READ:
+            return self.shell(f"sed -n '{first},{first + lines - 1}p' {self.root}/{path}")
+        name, arguments = self.call("read", {"path": path})
+        return name, {**arguments, **dict(zip(PART, (first, lines)))}
 
     def shell(self, command):
         if self.agent in PROGRAM:
