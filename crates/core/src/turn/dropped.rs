@@ -87,7 +87,8 @@ impl TurnState {
     /// a recall, or the conversation was not told of them yet.
     #[must_use]
     pub fn needs_dropped(&self, answer: &Answer) -> bool {
-        if self.path.dropped.is_empty() || !self.dropped.is_empty() {
+        let recalls = self.injected.name(HiddenTool::Recall).is_some();
+        if self.path.dropped.is_empty() || !self.dropped.is_empty() || !recalls {
             return false;
         }
         let mut tools = answer

@@ -136,12 +136,17 @@ fn find(app: &App, reads: &Reads<'_>, key: Digest) -> Result<Option<Path>, FindE
         return Ok(None);
     };
     let newest = RecordId(newest);
+    if app.histories.get(newest).is_none() && !is_stored(reads, newest)? {
+        return Ok(None);
+    }
     let path = history::load(reads, newest)?;
-    let held = |path: &Path| {
-        let stored = path.newest().is_some_and(|record| record.content.is_some());
-        stored || app.histories.get(newest).is_some()
-    };
-    Ok(path.filter(held).map(|path| Path::behind(&path, newest)))
+    Ok(path.map(|path| Path::behind(&path, newest)))
+}
+
+/// Whether the content of a record's turn is stored.
+fn is_stored(reads: &Reads<'_>, record: RecordId) -> Result<bool, FindError> {
+    let record = history::record(reads, record)?;
+    Ok(record.is_some_and(|record| record.content.is_some()))
 }
 
 /// What is needed to read the histories that a conversation has dropped.
@@ -224,10 +229,15 @@ impl Sought {
         reads: &Reads<'_>,
         newest: RecordId,
     ) -> Result<Option<(Path, HeldHistory)>, FindError> {
+        let held = app.histories.get(newest);
+        if held.is_none() && !is_stored(reads, newest)? {
+            return Ok(None);
+        }
+        // A path may be long, so it is read once something is there to be read by it.
         let Some(path) = history::load(reads, newest)? else {
             return Ok(None);
         };
-        if let Some(held) = app.histories.get(newest) {
+        if let Some(held) = held {
             return Ok(Some((path, held)));
         }
         let Some(said) = history::conversation(reads, &path)? else {
