@@ -194,3 +194,50 @@ async fn there_is_no_line_where_it_would_say_nothing_new() {
         assert_eq!(is_whole, in_view, "{stub}");
     }
 }
+
+/// A model that reads four files, then the fifth together with the first one again.
+fn at_once(sent: &super::dialects::Sent) -> Reply {
+    let key = sent.key();
+    match key.strip_prefix('r').and_then(|number| number.parse().ok()) {
+        Some(4) => says("", vec![read("r5", 5, ""), read("again", 1, "")]),
+        Some(number) => says(
+            "",
+            vec![read(&format!("r{}", number + 1_usize), number + 1, "")],
+        ),
+        None if key == "go" => says("", vec![read("r1", 1, "")]),
+        None => says("done", Vec::new()),
+    }
+}
+
+#[tokio::test]
+async fn a_pass_does_not_take_what_a_new_result_refers_to() {
+    for dialect in DIALECTS {
+        let provider = Provider::start(|_, sent| at_once(sent)).await;
+        let proxy = Proxy::with(provider.addr, |config| config.budget.ceiling = 4_000).await;
+        let mut agent = Agent::new(&proxy, dialect, false, "reads");
+        agent.tools = vec!["Read"];
+        agent.user("go");
+        loop {
+            let answer = agent.ask().await;
+            agent.keep(&answer);
+            if answer.calls.is_empty() {
+                break;
+            }
+            for call in &answer.calls {
+                let text = match call.id.strip_prefix('r') {
+                    Some(number) => file(number.parse().unwrap()),
+                    None => CLAUDE.to_owned(),
+                };
+                agent.result(&call.id, &text);
+            }
+        }
+        let sent = provider.newest();
+        assert_eq!(sent.result("r1"), Some(file(1)), "{dialect:?}");
+        assert_eq!(sent.result("again").as_deref(), Some(CLAUDE), "{dialect:?}");
+        assert_ne!(
+            sent.result("r2"),
+            Some(file(2)),
+            "{dialect:?}: a pass was due"
+        );
+    }
+}

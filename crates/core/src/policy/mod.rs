@@ -37,7 +37,7 @@ pub use partitions::{Partition, PartitionUse, Partitions, partitioned};
 pub use pass::{Pinned, Proposal};
 pub use plan::{Move, Plan, PlanError};
 pub use protect::{ItemSet, Protection, Rules};
-pub use repeat::SAID_UNCHANGED;
+pub use repeat::{SAID_UNCHANGED, referred};
 pub use work::{Freed, LastStep};
 pub use zone::Zone;
 

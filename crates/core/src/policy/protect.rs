@@ -21,6 +21,15 @@ impl ItemSet {
         Self(Arc::new(items))
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn with(mut self, others: Vec<ItemIndex>) -> Self {
+        if !others.is_empty() {
+            Arc::make_mut(&mut self.0).extend(others);
+        }
+        self
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -61,6 +61,14 @@ pub(super) fn propose(ask: &PolicyAsk<'_>) -> Proposal {
     })
 }
 
+/// The calls whose results the view shows and new results refer to, as to what stands further up.
+#[must_use]
+pub fn referred(ask: &PolicyAsk<'_>) -> Vec<ItemIndex> {
+    let mut referred = Referred::new(ask);
+    let calls = fresh::calls(ask.view.transcript()).into_iter();
+    calls.filter_map(|call| referred.shown(call)).collect()
+}
+
 /// A result to which another one may point.
 #[derive(Clone, Copy)]
 struct Anchor {

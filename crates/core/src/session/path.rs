@@ -370,3 +370,46 @@ fn response_items(record: &TurnRecord) -> u32 {
     u32::try_from(record.hops.len() + usize::from(capped)).unwrap_or(u32::MAX) * ASSISTANT_ITEMS
         + u32::try_from(hidden + record.calls.len()).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::Digest;
+
+    fn record(number: u8) -> RecordId {
+        RecordId(Digest([number; 32]))
+    }
+
+    #[test]
+    fn a_conversation_behind_a_dropped_history_goes_on_with_its_numbers() {
+        let mut history = Path::new(Vec::new(), Marks::default(), ItemNo(40));
+        history.drop_history(record(1));
+        let path = Path::behind(&history, record(2));
+        assert_eq!((path.next, path.has_begun()), (ItemNo(40), false));
+        assert_eq!(path.dropped, [record(1), record(2)]);
+        // Its first record says so, and those that stand on that, or on a snapshot, know it.
+        let first = TurnRecord {
+            first_item: ItemNo(41),
+            dropped: path.dropped.clone(),
+            ..TurnRecord::default()
+        };
+        let mut read = Path::default();
+        read.push(record(3), Arc::new(first));
+        assert_eq!(read.dropped, path.dropped);
+        let records = vec![Arc::clone(&read.entries[0].record)];
+        let again = Path::from_snapshot(&read.snapshot(), records);
+        assert_eq!(again.dropped, path.dropped);
+    }
+
+    #[test]
+    fn the_newest_dropped_histories_are_known_each_once() {
+        let mut path = Path::default();
+        for number in 0..20 {
+            path.drop_history(record(number));
+            path.drop_history(record(19));
+        }
+        assert_eq!(path.dropped.len(), MOST_DROPPED);
+        assert_eq!(path.dropped.last(), Some(&record(19)));
+        assert_eq!(path.dropped.first(), Some(&record(12)));
+    }
+}

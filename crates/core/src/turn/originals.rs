@@ -526,13 +526,13 @@ impl OwnTexts<'_> {
     }
 
     /// Has `answer` answer the question what to do with a view.
-    pub fn asking(
+    pub fn asking<T>(
         &self,
         view: &View,
         config: &policy::EvictionSettings,
         target: Target,
-        answer: impl FnOnce(&PolicyAsk<'_>) -> Proposal,
-    ) -> Proposal {
+        answer: impl FnOnce(&PolicyAsk<'_>) -> T,
+    ) -> T {
         let originals = self.originals;
         self.measured(|measure| {
             answer(&PolicyAsk {

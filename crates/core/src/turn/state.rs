@@ -31,7 +31,6 @@ use super::asked::Asks;
 use super::call_spans::CallSpans;
 use super::classes::Classes;
 use super::dropped::Dropped;
-use super::keep;
 use super::memo::{Decoded, Reader};
 use super::originals::OwnTexts;
 use super::pins::{PinAsk, PinReport};
@@ -381,7 +380,7 @@ impl TurnState {
         let trigger = self.trigger(tools, estimate, &limits, refused);
         let mut loosened = 0;
         if let Some(trigger) = trigger {
-            (config.held, loosened) = self.held(tools, &written, &view);
+            (config.held, loosened) = self.held(tools, &written, &view, (&config, limits));
             let made = self.pass(tools, &written, &view, trigger, &config, limits);
             (pinned, declined) = (made.pinned, made.declined.then_some(trigger));
             if let Some(taken) = made.taken {
@@ -449,29 +448,6 @@ impl TurnState {
         }
         let entered = written.enter(&self.terms, view, config, limits);
         (entered, repetition)
-    }
-
-    /// What a pass takes last, and how many results it can't keep. Texts are read for this, so it is
-    /// not done before a pass is due.
-    fn held(
-        &self,
-        tools: &HopContext<'_>,
-        written: &OwnTexts<'_>,
-        view: &View,
-    ) -> (policy::ItemSet, u32) {
-        let terms = &self.terms;
-        if !terms.ladder.has(Policy::Keep) {
-            return (policy::ItemSet::default(), 0);
-        }
-        let originals = written.originals;
-        keep::held(
-            &terms.keep,
-            terms.ceiling,
-            &self.pins,
-            view,
-            originals,
-            tools.reader,
-        )
     }
 
     fn eviction(&self, tools: &HopContext<'_>) -> policy::EvictionSettings {

@@ -69,6 +69,14 @@ impl<'p, 'a> Referred<'p, 'a> {
         })
     }
 
+    /// The call that the result of a new call refers to, if the view shows what that brought.
+    pub(super) fn shown(&mut self, call: ItemIndex) -> Option<ItemIndex> {
+        let item = self.ask.view.transcript().items.get(call)?;
+        self.said(item)?;
+        self.earlier(call, item)
+            .filter(|earlier| self.is_shown(*earlier))
+    }
+
     /// The result of a call, if it says no more than that something is unchanged.
     fn said(&self, call: &Item) -> Option<Text<'a>> {
         let texts = &self.ask.config.unchanged;

@@ -4,9 +4,10 @@
 use super::trigger::is_taken;
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger};
-use crate::policy::{EvictionSettings, Pinned, Proposal, Target};
+use crate::policy::{self, EvictionSettings, ItemSet, Pinned, Policy, Proposal, Target};
 use crate::render::prefix::Bonds;
 use crate::session::view::View;
+use crate::turn::keep;
 use crate::turn::originals::OwnTexts;
 
 /// What came of a pass that was due.
@@ -29,6 +30,35 @@ pub(super) struct TakenPass {
 }
 
 impl TurnState {
+    /// What a pass takes last, and how many results it can't keep. Texts are read for this, so it is not done before a
+    /// pass is due.
+    pub(super) fn held(
+        &self,
+        tools: &HopContext<'_>,
+        written: &OwnTexts<'_>,
+        view: &View,
+        (config, limits): (&EvictionSettings, Target),
+    ) -> (ItemSet, u32) {
+        let terms = &self.terms;
+        let (held, loosened) = match terms.ladder.has(Policy::Keep) {
+            true => keep::held(
+                &terms.keep,
+                terms.ceiling,
+                &self.pins,
+                view,
+                written.originals,
+                tools.reader,
+            ),
+            false => (ItemSet::default(), 0),
+        };
+        // A result that has just come may say that what it means stands further up.
+        let referred = match terms.ladder.has(Policy::Repeat) && self.pending.is_empty() {
+            true => written.asking(view, config, limits, policy::referred),
+            false => Vec::new(),
+        };
+        (held.with(referred), loosened)
+    }
+
     /// Makes a pass that is due, if it is worth what it breaks.
     pub(super) fn pass(
         &self,
