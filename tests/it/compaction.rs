@@ -44,7 +44,7 @@ fn reply(sent: &Sent) -> Reply {
             "delimiter",
             r#"{"action":"start","name":"next","type":"act","description":"goes on"}"#.to_owned(),
         ),
-        None => says("done", Vec::new()),
+        None => says(&format!("did {key}"), Vec::new()),
     }
 }
 
@@ -223,6 +223,50 @@ async fn the_newest_read_of_a_file_comes_first_and_a_search_has_all_of_them() {
         found.contains("= new;") && found.contains("= 316761"),
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn a_summary_that_was_made_on_the_path_takes_nothing_away() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let mut agent = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    let mut summary = agent.clone();
+    summary.user(SUMMARISE[0]);
+    summary.turn().await;
+    let newest = agent.history.split_off(agent.history.len() - 3);
+    agent.history.clear();
+    agent.user("Summary: files were read.");
+    agent.history.extend(newest);
+    let brought = recalled(&mut agent, &provider, BY_PATH).await;
+    assert!(brought.contains(&file(1)), "{brought}");
+}
+
+#[tokio::test]
+async fn a_first_request_that_is_sent_again_begins_where_it_began() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let elsewhere = Proxy::before(provider.addr).await;
+    // It comes here in mid-session, and something is evicted from its first request.
+    let mut agent = reads(Agent::new(&elsewhere, Dialect::Chat, false, "s")).await;
+    agent.at(&proxy);
+    agent.user("done?");
+    agent.ask().await;
+    let first = provider.newest();
+    assert!(first.result("r1").is_none_or(|result| result != file(1)));
+    agent.ask().await;
+    assert_eq!(provider.newest().texts(), first.texts());
+}
+
+#[tokio::test]
+async fn a_cache_key_is_no_name_of_a_session() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let mut agent = Agent::new(&proxy, Dialect::Chat, false, "");
+    agent.fields = vec![("prompt_cache_key", "all".into())];
+    let before = reads(agent).await;
+    let mut other = compacted(&before).await;
+    let none = recalled(&mut other, &provider, BY_SEARCH).await;
+    assert!(!none.contains("value_1_40 ="), "{none}");
 }
 
 #[tokio::test]

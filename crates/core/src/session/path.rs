@@ -266,6 +266,17 @@ impl Path {
         path
     }
 
+    /// Where its first record began, for a client that sends that request again.
+    #[must_use]
+    pub fn beginning(&self) -> Self {
+        let first = self.entries.first();
+        Self {
+            next: first.map_or(self.next, |first| first.base),
+            dropped: first.map_or_else(Vec::new, |first| first.record.dropped.clone()),
+            ..Self::default()
+        }
+    }
+
     /// Notes that the client has dropped the history that ends with this record.
     pub fn drop_history(&mut self, newest: RecordId) {
         self.dropped.retain(|history| *history != newest);

@@ -8,6 +8,7 @@ use plimsoll_model::{HiddenTool, ItemKind, ItemNo};
 use plimsoll_wire::answer::Answer;
 
 use super::state::{HopContext, TurnState};
+use crate::session::transcript::Transcript;
 use crate::session::{ids, tombstone};
 
 /// Characters of a call that tell which one it is.
@@ -35,6 +36,33 @@ pub struct DroppedItem {
 }
 
 impl TurnState {
+    /// Whether a result of this conversation says what can be recalled of the histories that its client has dropped.
+    #[must_use]
+    pub fn has_told(&self) -> bool {
+        let before = self
+            .path
+            .entries
+            .iter()
+            .flat_map(|entry| &entry.record.hops);
+        let mut calls = before.chain(&self.pending).flat_map(|hop| &hop.calls);
+        calls.any(|call| call.tells)
+    }
+
+    /// Whether the histories that the client has dropped are needed to answer the hidden calls of an answer: one of them is
+    /// a recall, or the conversation was not told of them yet.
+    #[must_use]
+    pub fn needs_dropped(&self, answer: &Answer) -> bool {
+        let recalls =
+            self.terms.recalls_dropped() && self.injected.name(HiddenTool::Recall).is_some();
+        if self.path.dropped.is_empty() || !self.dropped.is_empty() || !recalls {
+            return false;
+        }
+        let mut tools = answer
+            .hidden_calls()
+            .map(|(_, call)| self.injected.of(&call.name));
+        tools.any(|tool| tool == Some(HiddenTool::Recall) || !self.has_told())
+    }
+
     /// Adds what a recall could bring back of this turn's request. A later history has the newest form of an item that
     /// both have.
     pub fn add_to(&self, dropped: &mut Dropped, tools: &HopContext<'_>) {
@@ -70,35 +98,6 @@ impl TurnState {
     }
 }
 
-impl TurnState {
-    /// Whether a result of this conversation says what can be recalled of the histories that its client has dropped.
-    #[must_use]
-    pub fn has_told(&self) -> bool {
-        let before = self
-            .path
-            .entries
-            .iter()
-            .flat_map(|entry| &entry.record.hops);
-        let mut calls = before.chain(&self.pending).flat_map(|hop| &hop.calls);
-        calls.any(|call| call.tells)
-    }
-
-    /// Whether the histories that the client has dropped are needed to answer the hidden calls of an answer: one of them is
-    /// a recall, or the conversation was not told of them yet.
-    #[must_use]
-    pub fn needs_dropped(&self, answer: &Answer) -> bool {
-        let recalls = self.injected.name(HiddenTool::Recall).is_some();
-        if self.path.dropped.is_empty() || !self.dropped.is_empty() || !recalls {
-            return false;
-        }
-        let mut tools = answer
-            .hidden_calls()
-            .map(|(_, call)| self.injected.of(&call.name));
-        let is_recall = |tool| tool == Some(HiddenTool::Recall);
-        tools.any(is_recall) || (answer.hidden_calls().next().is_some() && !self.has_told())
-    }
-}
-
 impl Dropped {
     /// Whether there is nothing.
     #[must_use]
@@ -130,12 +129,20 @@ impl Dropped {
         of_it.collect()
     }
 
+    /// Leaves out what the client still sends.
+    pub fn leave_out(&mut self, transcript: &Transcript) {
+        for item in transcript.items.iter() {
+            self.0.remove(&item.no);
+        }
+    }
+
     /// The newest results, each by its id and the beginning of its call, and how many there are. `None` if there are none.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         let calls = || self.0.values().rev().filter(|item| !item.call.is_empty());
         let named = calls().take(NAMED).map(|item| {
             let call: String = item.call.chars().take(CALL_CHARS).collect();
+            let call = call.replace('\n', " ");
             format!("{} ({call})", item.id)
         });
         let named: Vec<String> = named.collect();

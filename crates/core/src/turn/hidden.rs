@@ -179,8 +179,11 @@ impl<'a> Runner<'a> {
             add_line(last, nudge, self.reader);
             last.nudge = true;
         }
-        self.recalls
-            .beside(adds(answer, said, &ran, self.reader), &ran);
+        // What is recalled has the room that this line leaves.
+        let told = self.told();
+        let line = told.as_ref().map_or(0, |line| self.reader.count(line));
+        let adds = adds(answer, said, &ran, self.reader) + u64::from(line);
+        self.recalls.beside(adds, &ran);
         for (place, call) in recalls {
             let outcome = match refusal(self.sent, place, HiddenTool::Recall) {
                 Some(why) => recall::refused(RecallOutcome::Refused, why),
@@ -203,23 +206,23 @@ impl<'a> Runner<'a> {
         }
         // The message has its calls in the order in which the model wrote them.
         ran.sort_by_key(|call| call.place);
-        self.tell(&mut ran);
-        (ran, self.counted)
-    }
-
-    /// Has the first result since the client dropped a history say what of that can be recalled.
-    fn tell(&self, ran: &mut [HiddenCall]) {
-        let recall = self.state.injected.name(HiddenTool::Recall);
-        let (Some(last), Some(recall), false) = (ran.last_mut(), recall, self.state.has_told())
-        else {
-            return;
-        };
-        if let Some(told) = self.state.dropped.told() {
-            let line =
-                format!("{recall} still has {told}: by id, by path, or by a search without an id");
+        if let (Some(line), Some(last)) = (told, ran.last_mut()) {
             add_line(last, &line, self.reader);
             last.tells = true;
         }
+        (ran, self.counted)
+    }
+
+    /// What the first result since the client dropped a history says of that.
+    fn told(&self) -> Option<String> {
+        let recall = self.state.injected.name(HiddenTool::Recall)?;
+        let told = self
+            .state
+            .dropped
+            .told()
+            .filter(|_| !self.state.has_told())?;
+        let how = "by id, by path, or by a search without an id";
+        Some(format!("{recall} still has {told}: {how}"))
     }
 
     fn ran(

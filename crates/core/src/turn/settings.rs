@@ -474,6 +474,12 @@ impl Terms {
         !stored || self.keeps(stored).1
     }
 
+    /// Whether `recall` brings back what was evicted before the client dropped its history.
+    #[must_use]
+    pub fn recalls_dropped(&self) -> bool {
+        self.recall && self.dropped && self.mode == Mode::Manage
+    }
+
     /// Whether a turn's content is stored, and whether it may be referred to. `asked` says whether
     /// the client asks for that.
     #[must_use]

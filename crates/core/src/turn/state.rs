@@ -380,7 +380,7 @@ impl TurnState {
         let trigger = self.trigger(tools, estimate, &limits, refused);
         let mut loosened = 0;
         if let Some(trigger) = trigger {
-            (config.held, loosened) = self.held(tools, &written, &view, (&config, limits));
+            (config.held, loosened) = self.held(tools, &written, &view, (&config, limits, trigger));
             let made = self.pass(tools, &written, &view, trigger, &config, limits);
             (pinned, declined) = (made.pinned, made.declined.then_some(trigger));
             if let Some(taken) = made.taken {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_core::session::path::Path;
-use plimsoll_core::turn::{Joins, Mode, Terms};
+use plimsoll_core::turn::{Joins, Terms};
 use plimsoll_model::{Choice, Head, Shape};
 use plimsoll_tokens::Family;
 use plimsoll_wire::request::Request;
+use plimsoll_wire::{Dialect, Purpose};
 
 use super::app::App;
 use super::find::{self, locate};
@@ -76,11 +77,14 @@ impl CountedRequest {
         Some(known.taken)
     }
 
-    /// Whether it begins in a session whose client may have dropped what it sent before, and may recall that.
-    pub(super) fn begins_anew(&self, trust: Trust, path: &Path) -> bool {
-        let named = !self.place.scope.0.is_empty() && trust == Trust::Whole;
-        let recalls = self.terms.recall && self.terms.dropped && self.request.takes_tools();
-        named && recalls && self.terms.mode == Mode::Manage && !path.has_begun()
+    /// Whether it begins in a session whose client may have dropped what it sent before, and may recall that. The session
+    /// has to be the client's own name for it: a `prompt_cache_key` may be one for many conversations.
+    pub(super) fn begins_anew(&self, opening: &Opening, path: &Path) -> bool {
+        let asked = &opening.request;
+        let named = asked.session.explicit.is_some() || asked.dialect == Dialect::Messages;
+        let named = named && !self.place.scope.0.is_empty() && opening.trust == Trust::Whole;
+        let recalls = self.terms.recalls_dropped() && self.request.takes_tools();
+        named && recalls && asked.purpose == Purpose::Answer && !path.has_begun()
     }
 
     /// The path of a request that may begin behind a history that its client has dropped.
@@ -90,12 +94,18 @@ impl CountedRequest {
         opening: &mut Opening,
         path: Arc<Path>,
     ) -> Arc<Path> {
-        if !self.begins_anew(opening.trust, &path) {
+        if !self.begins_anew(opening, &path) {
             return path;
         }
         let begun = Instant::now();
         let credential = opening.request.identity.credential;
-        let behind = dropped::behind(app, &self.place, credential, &opening.patience).await;
+        let behind = dropped::behind(
+            app,
+            (&self.place, &self.heads),
+            credential,
+            &opening.patience,
+        )
+        .await;
         opening.reporter.took(Phase::Store, begun.elapsed());
         behind.map_or(path, Arc::new)
     }

@@ -11,7 +11,7 @@ use plimsoll_core::session::path::Path;
 use plimsoll_core::turn::state::TurnState;
 use plimsoll_core::turn::{Dropped, Mode, Terms};
 use plimsoll_model::caches::{Bounded, Weigh, bounded};
-use plimsoll_model::{CacheName, Digest, Marks, RecordId, TenantId};
+use plimsoll_model::{CacheName, Digest, Head, Marks, RecordId, TenantId};
 use plimsoll_store::{Link, Take};
 use plimsoll_tokens::Family;
 use plimsoll_wire::Dialect;
@@ -51,13 +51,14 @@ impl Histories {
         Self(bounded(CacheName::Histories, all))
     }
 
-    /// Keeps the request of a turn, if something was evicted up to there. It takes the place of the one before on its path,
-    /// because it holds all of that, unless the client has dropped some.
+    /// Keeps the request of a turn, if something was evicted up to there. It takes the place of the last but one on its
+    /// path, because it holds all of that, unless the client has dropped some. The last one stays: an agent may go on from
+    /// there once this turn has made it a summary.
     pub(super) fn keep(&self, state: &TurnState, record: RecordId) {
-        if !state.terms.dropped || !has_evicted(state) {
+        if !state.terms.recalls_dropped() || !has_evicted(state) {
             return;
         }
-        let before = state.path.evicted();
+        let before = state.path.entries.iter().rev().nth(1).map(|entry| entry.id);
         if let Some(before) = before.filter(|before| !state.path.dropped.contains(before)) {
             self.0.remove(&before);
         }
@@ -106,15 +107,15 @@ pub(super) fn link(place: &RecordPlace, state: &TurnState, id: RecordId) -> Opti
 /// that is still there.
 pub(super) async fn behind(
     app: &Arc<App>,
-    place: &RecordPlace,
+    (place, heads): (&RecordPlace, &[Head]),
     credential: Digest,
     patience: &Patience,
 ) -> Option<Path> {
-    let (worker, key) = (Arc::clone(app), key(place));
+    let (worker, place, heads) = (Arc::clone(app), place.clone(), heads.to_vec());
     let find = move |patience: &Patience| {
         let told = |op, time| worker.metrics.observe_store(op, time);
         let reads = Reads::new(&worker.store, &told).while_waited_for(patience);
-        find(&worker, &reads, key)
+        find(&worker, &reads, &place, &heads)
     };
     let found = app.readers.run(credential, patience, PATIENCE, find).await;
     match found? {
@@ -126,21 +127,38 @@ pub(super) async fn behind(
     }
 }
 
-fn find(app: &App, reads: &Reads<'_>, key: Digest) -> Result<Option<Path>, FindError> {
-    let newest = reads
-        .links(&[key], Take::Last(1))?
-        .into_iter()
-        .flatten()
-        .next();
-    let Some((_, newest)) = newest else {
+fn find(
+    app: &App,
+    reads: &Reads<'_>,
+    place: &RecordPlace,
+    heads: &[Head],
+) -> Result<Option<Path>, FindError> {
+    let newest = reads.links(&[key(place)], Take::Last(1))?;
+    let Some((_, newest)) = newest.into_iter().flatten().next() else {
         return Ok(None);
     };
     let newest = RecordId(newest);
     if app.histories.get(newest).is_none() && !is_stored(reads, newest)? {
         return Ok(None);
     }
-    let path = history::load(reads, newest)?;
-    Ok(path.map(|path| Path::behind(&path, newest)))
+    let Some(path) = history::load(reads, newest)? else {
+        return Ok(None);
+    };
+    let Some(first) = path.entries.first() else {
+        return Ok(None);
+    };
+    // A client that sends its first request again has dropped nothing, so it begins where that one did.
+    let position = first.record.position as usize;
+    let before = heads.last().filter(|_| heads.len() == position + 1);
+    let before = before.map(|head| RecordKey::Before(*head).digest(place.tenant, &place.keys));
+    let again = match before {
+        Some(key) => reads.links(&[key], Take::ALL)?,
+        None => Vec::new(),
+    };
+    if again.iter().flatten().any(|(_, id)| *id == first.id.0) {
+        return Ok(Some(path.beginning()));
+    }
+    Ok(Some(Path::behind(&path, newest)))
 }
 
 /// Whether the content of a record's turn is stored.
@@ -149,63 +167,72 @@ fn is_stored(reads: &Reads<'_>, record: RecordId) -> Result<bool, FindError> {
     Ok(record.is_some_and(|record| record.content.is_some()))
 }
 
-/// What is needed to read the histories that a conversation has dropped.
-struct Sought {
-    tenant: TenantId,
+/// What the histories are looked for by.
+struct Search {
     dialect: Dialect,
     dropped: Vec<RecordId>,
-    terms: Terms,
     model: String,
-    family: Family,
     /// The most bytes that are read.
     most: usize,
 }
 
+/// Histories that were found, the oldest first.
+type Found = Vec<(Path, HeldHistory)>;
+
 impl ManagedTurn {
     /// Reads what the client has dropped, if the hidden calls of an answer need it.
     pub(super) async fn fetch_dropped(&mut self, app: &Arc<App>, answer: &Answer) {
-        let recalls = self.state.terms.dropped && self.state.terms.mode == Mode::Manage;
-        if self.sought || !recalls || !self.state.needs_dropped(answer) {
+        if self.searched || !self.state.needs_dropped(answer) {
             return;
         }
-        self.sought = true;
-        let most = app.serving.body_cap;
-        let sought = Sought {
-            tenant: self.place.tenant,
+        self.searched = true;
+        let search = Search {
             dialect: self.state.request.dialect,
             dropped: self.state.path.dropped.clone(),
-            terms: self.state.terms.clone(),
             model: self.state.request.model.clone(),
-            family: Family::clone(&self.family),
-            most,
+            most: app.serving.body_cap,
         };
         let (worker, credential) = (Arc::clone(app), self.request.identity.credential);
         let (_waiting, patience) = Patience::new();
-        let read = move |patience: &Patience| sought.read(&worker, patience);
-        let found = app.readers.run(credential, &patience, PATIENCE, read).await;
-        match found {
-            Some(Ok((dropped, bytes))) if self.held.try_grow(bytes * MADE_OF_IT) => {
-                self.state.dropped = Arc::new(dropped);
+        let read = move |patience: &Patience| search.read(&worker, patience);
+        let found = match app.readers.run(credential, &patience, PATIENCE, read).await {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "what the client has dropped can't be read");
+                return;
             }
-            Some(Ok(_)) => {
-                tracing::warn!("there is no room to look through what the client has dropped")
-            }
-            Some(Err(error)) => tracing::warn!(%error, "what the client has dropped can't be read"),
             None => {
-                tracing::warn!(limit = ?PATIENCE, "the store did not answer in time, so a recall finds nothing of what was dropped")
+                tracing::warn!(limit = ?PATIENCE, "the store did not answer in time, so nothing of what was dropped is found");
+                return;
             }
+        };
+        let bytes: usize = found.iter().map(|(_, held)| held.body.len()).sum();
+        if !self.held.try_grow(bytes.saturating_mul(MADE_OF_IT)) {
+            tracing::warn!("there is no room to look through what the client has dropped");
+            return;
+        }
+        // What is brought back is looked for in all of it.
+        self.size += bytes;
+        let turn = app.large.clone().acquire_owned().await.ok();
+        let (tenant, family) = (self.place.tenant, Family::clone(&self.family));
+        let (terms, worker) = (self.state.terms.clone(), Arc::clone(app));
+        let read = move || {
+            let _turn = turn;
+            read_items(&worker, (tenant, &family, &terms), found)
+        };
+        if let Ok(mut dropped) = tokio::task::spawn_blocking(read).await {
+            dropped.leave_out(self.prepared.view.transcript());
+            self.state.dropped = Arc::new(dropped);
         }
     }
 }
 
-impl Sought {
-    /// What there is of the histories, and how many bytes they have.
-    fn read(self, app: &App, patience: &Patience) -> Result<(Dropped, usize), FindError> {
+impl Search {
+    /// The newest histories that there is anything of, as far as the bytes go.
+    fn read(self, app: &App, patience: &Patience) -> Result<Found, FindError> {
         let told = |op, time| app.metrics.observe_store(op, time);
         let reads = Reads::new(&app.store, &told).while_waited_for(patience);
-        let (mut dropped, mut bytes) = (Dropped::default(), 0);
-        // The newest come first where there is no room for all.
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for newest in self.dropped.iter().rev() {
             let Some((path, held)) = self.history(app, &reads, *newest)? else {
                 continue;
@@ -216,10 +243,8 @@ impl Sought {
             }
             found.push((path, held));
         }
-        for (path, held) in found.into_iter().rev() {
-            self.add(app, path, held, &mut dropped);
-        }
-        Ok((dropped, bytes))
+        found.reverse();
+        Ok(found)
     }
 
     /// A history from memory, or from what was stored with its turns, and the path to its newest record.
@@ -256,20 +281,28 @@ impl Sought {
         let dialect = self.dialect;
         Ok(Some((path, HeldHistory { body, dialect })))
     }
+}
 
-    /// Adds the items of a history. One that can't be read any more adds nothing.
-    fn add(&self, app: &App, path: Path, held: HeldHistory, dropped: &mut Dropped) {
+/// The items of histories. One that can't be read any more has none.
+fn read_items(
+    app: &App,
+    (tenant, family, terms): (TenantId, &Family, &Terms),
+    found: Found,
+) -> Dropped {
+    let mut dropped = Dropped::default();
+    for (path, held) in found {
         let Ok(request) = held.dialect.decode(held.body) else {
-            return;
+            continue;
         };
-        let profile = self.terms.choice.profile.as_deref();
-        let tools = app.tools(&self.family, self.tenant, held.dialect, profile);
+        let profile = terms.choice.profile.as_deref();
+        let tools = app.tools(family, tenant, held.dialect, profile);
         let shapes = (0..request.messages.len()).map(|at| tools.reader.shape(request.message(at)));
         let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
-            return;
+            continue;
         };
-        let (path, terms) = (Arc::new(path), self.terms.clone());
+        let (path, terms) = (Arc::new(path), terms.clone());
         let state = TurnState::new(request, shapes, Vec::new(), path, terms, &tools.reader);
-        state.add_to(dropped, &tools);
+        state.add_to(&mut dropped, &tools);
     }
+    dropped
 }

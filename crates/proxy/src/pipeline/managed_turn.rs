@@ -69,7 +69,7 @@ pub(super) struct ManagedTurn {
     /// The room that what is made of its messages takes.
     pub held: Held,
     /// Whether what the client has dropped was looked for.
-    pub sought: bool,
+    pub searched: bool,
     /// Told when one of its calls is tried again.
     pub failing: Failing,
 }

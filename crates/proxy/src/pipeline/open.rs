@@ -164,11 +164,7 @@ async fn heed(
         let prepared = reporter.prepare(&mut state, &tools, None);
         let prepared = prepared.map_err(|error| Stop::Fail(FailedStage::of(&error)))?;
         reporter.prepared(&state, &prepared);
-        decide(
-            &mut opening.reporter,
-            (&state, &prepared),
-            opening.request.purpose,
-        )?;
+        decide(&mut opening.reporter, (&state, &prepared), &opening.request)?;
         Ok((state, prepared, place, family))
     };
     stage(app, opening, again).await
@@ -241,7 +237,7 @@ impl Opening {
                     branch,
                     size,
                     held,
-                    sought: false,
+                    searched: false,
                     failing: Failing::default(),
                     retry_until: None,
                 });
@@ -329,7 +325,7 @@ fn place(app: &App, opening: &mut Opening, asked: DecodedRequest) -> Result<Open
     };
     // A few bytes may stand on records that take long to read.
     let size = opening.size + to_read(&path);
-    if read.begins_anew(opening.trust, &path) || (!is_long(opening.size) && is_long(size)) {
+    if read.begins_anew(opening, &path) || (!is_long(opening.size) && is_long(size)) {
         return Ok(OpeningStep::Known(Box::new(read), path, taken));
     }
     opening.size = size;
@@ -477,11 +473,7 @@ fn ready(
     }
     reporter.session(place.session.clone(), place.parent.clone());
     // The report is complete by now, so that a request that is forwarded is still reported in full.
-    decide(
-        &mut opening.reporter,
-        (&state, &prepared),
-        opening.request.purpose,
-    )?;
+    decide(&mut opening.reporter, (&state, &prepared), &opening.request)?;
     Ok((state, prepared, place, family))
 }
 
@@ -489,8 +481,9 @@ fn ready(
 fn decide(
     reporter: &mut Reporter,
     (state, prepared): (&TurnState, &Prepared),
-    purpose: Purpose,
+    asked: &TurnRequest,
 ) -> Result<(), Stop> {
+    let purpose = asked.purpose;
     if state.terms.mode == Mode::Observe {
         // A request that is only counted costs nothing, so there is nothing to compare.
         return match purpose {
@@ -498,7 +491,9 @@ fn decide(
             Purpose::Answer => Ok(()),
         };
     }
-    if purpose == Purpose::Answer && state.goes_whole(prepared) {
+    // What a request refers to may be, where it lies, what the provider was sent.
+    let is_own = asked.body.as_ptr() == state.request.body.as_ptr();
+    if purpose == Purpose::Answer && is_own && state.goes_whole(prepared) {
         tracing::info!(
             whole = prepared.calibrated(state.client_tokens),
             view = prepared.calibrated(prepared.estimate),

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use plimsoll_core::turn::ending::encode;
 use plimsoll_core::turn::state::TurnState;
-use plimsoll_model::{Content, Digest, Said, TenantId, blob_id};
+use plimsoll_model::{Content, Digest, Parent, Said, TenantId, blob_id};
 use plimsoll_store::{Batch, BatchKind, Store};
 
 use super::erasing::Leave;
@@ -132,9 +132,19 @@ impl ListedMessages {
 /// everything is listed, if no turn has any or the client changed its history.
 fn first(state: &TurnState) -> usize {
     let path = &state.path;
-    let newest = path.entries.iter().rev().filter(|_| !path.aligned);
-    let stored = newest.filter(|entry| entry.record.content.is_some()).next();
-    stored.map_or(0, |entry| entry.position as usize)
+    if path.aligned {
+        return 0;
+    }
+    for entry in path.entries.iter().rev() {
+        if entry.record.content.is_some() {
+            return entry.position as usize;
+        }
+        // A snapshot may stand for an edit of the client's. What was listed before it is another history then.
+        if matches!(entry.record.parent, Parent::Snapshot(_)) {
+            return 0;
+        }
+    }
+    0
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 
 use plimsoll_model::{ItemNo, Original};
 
+/// The most characters of a call in a heading; a longer call is part of the text.
+const CALL_CHARS: usize = 400;
+
 /// A text to bring back, whole or in part.
 #[derive(Debug, Default)]
 pub(super) struct Document {
@@ -24,6 +27,15 @@ impl Document {
         Self {
             head,
             ..Self::default()
+        }
+    }
+
+    /// Sets the call whose result it brings back. A short one is a heading; a long one may be cut like the text.
+    pub(super) fn call(&mut self, call: &str) {
+        if call.len() <= CALL_CHARS && !call.contains('\n') {
+            self.more = call.lines().map(|line| format!("{line}\n")).collect();
+        } else {
+            self.text = format!("{call}\n");
         }
     }
 

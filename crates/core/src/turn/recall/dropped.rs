@@ -1,7 +1,6 @@
 //! Finds what a recall names in histories that the client has dropped. What the client still sends comes first: nothing of
 //! it is looked for here. Never cuts a document to size.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use plimsoll_model::ItemNo;
@@ -18,9 +17,7 @@ const MOST_OF_A_PATH: usize = 32;
 impl<'a> Recalls<'a> {
     /// What an id or a path stands for in the dropped histories. `None` if it stands for nothing there.
     pub(super) fn dropped(&self, ask: &RecallAsk) -> Option<Result<Document, NotRecalled>> {
-        let here = self.here();
         let mut found = self.state.dropped.find(&ask.id);
-        found.retain(|(no, _)| !here.contains(no));
         let mut older = String::new();
         if found.is_empty() {
             found = self.reads_before(&ask.id);
@@ -44,7 +41,9 @@ impl<'a> Recalls<'a> {
                 document.line();
                 let _ = write!(document.text, "[{}] ", item.id);
             }
-            if !item.call.is_empty() {
+            if alone {
+                document.call(&item.call);
+            } else if !item.call.is_empty() {
                 let _ = writeln!(document.text, "{}", item.call);
             }
             document.push(no, &item.original);
@@ -55,9 +54,8 @@ impl<'a> Recalls<'a> {
 
     /// What the dropped histories have of a path, the newest first.
     fn reads_before(&self, path: &str) -> Vec<(ItemNo, &DroppedItem)> {
-        let here = self.here();
         let calls = self.state.dropped.iter().rev();
-        let named = calls.filter(|(no, item)| !here.contains(no) && names_path(item, path));
+        let named = calls.filter(|(_, item)| names_path(item, path));
         named.take(MOST_OF_A_PATH).collect()
     }
 
@@ -74,25 +72,13 @@ impl<'a> Recalls<'a> {
 
     /// Adds the lines of dropped histories that contain a text, each with the id of its item. `wanted` is in lower case.
     pub(super) fn search_dropped(&self, wanted: &str, document: &mut Document) {
-        let here = self.here();
-        for (_, item) in self
-            .state
-            .dropped
-            .iter()
-            .filter(|(no, _)| !here.contains(no))
-        {
+        for (_, item) in self.state.dropped.iter() {
             for line in item.call.lines().chain(item.original.lines()) {
                 if line.to_lowercase().contains(wanted) {
                     let _ = writeln!(document.text, "{}: {line}", item.id);
                 }
             }
         }
-    }
-
-    /// The numbers of what the client still sends.
-    fn here(&self) -> HashSet<ItemNo> {
-        let items = &self.prepared.view.transcript().items;
-        items.iter().map(|item| item.no).collect()
     }
 }
 

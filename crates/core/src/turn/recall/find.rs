@@ -18,9 +18,9 @@ use crate::session::transcript::Item;
 
 /// Lines of a page of the ledger.
 const PAGE: usize = 100;
-/// The most characters of a call in a heading; a longer call is part of the text.
-const CALL_CHARS: usize = 400;
 
+/// Characters of a call that says what is in view.
+const NAMED_CHARS: usize = 200;
 /// Characters of a call that an offer shows.
 const OFFERED_CHARS: usize = 80;
 
@@ -55,12 +55,7 @@ impl<'a> Recalls<'a> {
     fn one(&self, ask: &RecallAsk, index: ItemIndex) -> Result<Document, NotRecalled> {
         let mut document = Document::headed(format!("recalled {}", self.id(index)));
         if let Some(call) = self.call(index) {
-            // A short call is a heading; a long one may be cut like the text.
-            if call.len() <= CALL_CHARS && !call.contains('\n') {
-                document.more = format!("{call}\n");
-            } else {
-                document.text = format!("{call}\n");
-            }
+            document.call(&call);
         }
         match (self.item(index), self.original(index)) {
             (Some(item), Some(original)) => {
@@ -264,7 +259,7 @@ impl<'a> Recalls<'a> {
         Some(match item.kind {
             ItemKind::Call => {
                 let call = self.originals().call(index).unwrap_or_default();
-                let short: String = call.chars().take(CALL_CHARS / 2).collect();
+                let short: String = call.chars().take(NAMED_CHARS).collect();
                 format!("{id} is in view: the result of the call {short}")
             }
             ItemKind::Text

@@ -37,7 +37,7 @@ impl TurnState {
         tools: &HopContext<'_>,
         written: &OwnTexts<'_>,
         view: &View,
-        (config, limits): (&EvictionSettings, Target),
+        (config, limits, trigger): (&EvictionSettings, Target, Trigger),
     ) -> (ItemSet, u32) {
         let terms = &self.terms;
         let (held, loosened) = match terms.ladder.has(Policy::Keep) {
@@ -51,8 +51,9 @@ impl TurnState {
             ),
             false => (ItemSet::default(), 0),
         };
-        // A result that has just come may say that what it means stands further up.
-        let referred = match terms.ladder.has(Policy::Repeat) && self.pending.is_empty() {
+        // A result that has just come may say that what it means stands further up. What an operator names goes all the same.
+        let new = self.pending.is_empty() && trigger != Trigger::Asked;
+        let referred = match terms.ladder.has(Policy::Repeat) && new {
             true => written.asking(view, config, limits, policy::referred),
             false => Vec::new(),
         };
