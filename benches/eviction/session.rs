@@ -221,6 +221,8 @@ fn hidden(turn: usize, place: u32, effect: Effect) -> HiddenCall {
         result: String::new(),
         result_tokens: 12,
         effect,
+        tells: false,
+        pictures: Vec::new(),
         nudge: false,
         tool: HiddenTool::Delimiter,
         block: None,
