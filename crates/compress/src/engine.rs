@@ -103,7 +103,8 @@ impl Engine {
         if let Some(chain) = chains.last() {
             self.memory.set_stand(*chain, through);
         }
-        Ok(answer(&rows, &self.replaced(caller, &rows, through)))
+        let replaced = self.replaced(caller, &rows, through);
+        Ok(answer(&rows, &replaced, self.memory.keeps()))
     }
 
     /// What replaces the oldest results, in their order.
@@ -166,7 +167,8 @@ fn size(row: &Row<'_>) -> RowSize {
     }
 }
 
-fn answer(rows: &Rows<'_>, replaced: &[Replaced]) -> Bytes {
+/// `retrieve` says whether originals can be brought back: a gateway that is told of ids offers a tool for it.
+fn answer(rows: &Rows<'_>, replaced: &[Replaced], retrieve: bool) -> Bytes {
     let before: u64 = rows.rows.iter().map(|row| u64::from(row.tokens)).sum();
     let freed = |one: &Replaced| u64::from(one.before.saturating_sub(one.tokens));
     let saved: u64 = replaced.iter().map(freed).sum();
@@ -180,7 +182,8 @@ fn answer(rows: &Rows<'_>, replaced: &[Replaced]) -> Bytes {
     } else {
         after as f64 / before as f64
     };
-    let mut hashes: Vec<&str> = replaced.iter().map(|one| one.id.as_str()).collect();
+    let listed = if retrieve { replaced } else { &[] };
+    let mut hashes: Vec<&str> = listed.iter().map(|one| one.id.as_str()).collect();
     hashes.sort_unstable();
     hashes.dedup();
     let transforms: &[&str] = if replaced.is_empty() {
@@ -213,3 +216,6 @@ fn answer(rows: &Rows<'_>, replaced: &[Replaced]) -> Bytes {
     ];
     Bytes::from(parts.concat())
 }
+
+#[cfg(test)]
+mod tests;
