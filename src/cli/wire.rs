@@ -159,7 +159,6 @@ fn say(opened: &OpenedStore) {
 }
 
 /// The paths of `[compress]`, which take `memory` bytes of what caches may take.
-#[must_use]
 pub fn compress(app: &Arc<App>, config: &Config, secret: [u8; 32], memory: usize) -> Router {
     let (models, counts) = (Arc::clone(app), Arc::clone(app));
     let sizing = Sizing {

@@ -85,10 +85,11 @@ class Guardrail:
             self.provider.expect({"role": "assistant", "content": "done"})
             self.provider.asks = asks
             texts = [json.dumps(one) for one in history]
-            status, _ = speaker.post(gateway.body(texts, TOOLS, ["plimsoll"]))
+            status, _ = speaker.post(gateway.body(texts, TOOLS, [self.listener.kind]))
             self.assertEqual(status, 200)
             sent.add(self.provider.hops[0], history, self.provider.sizer)
             hops += self.provider.hops
+        speaker.connection.close()
         return sent, hops
 
     def test_the_prefix_breaks_in_passes_alone(self):
@@ -97,6 +98,7 @@ class Guardrail:
                 sent, _ = self.played(f"prefix-{users}", users)
                 self.assertGreater(sent.passes, 2)
                 self.assertEqual((sent.unexplained, sent.breaks), (0, sent.passes))
+                self.assertEqual(sent.others, 0)
 
     def test_the_model_gets_an_original_back(self):
         _, hops = self.played("back", 1, asks=True)

@@ -14,12 +14,17 @@ use crate::rows::{BodyError, Row, Rows, Said};
 use crate::settings::CompressSettings;
 use crate::stub::stub;
 
-/// What a part of the proxy knows of sizes.
+/// How a model's tokens are counted, of which nothing may be known.
+pub type EncodingOf = dyn Fn(Option<&str>) -> Encoding + Send + Sync;
+/// The tokens of a text.
+pub type TokensOf = dyn Fn(Encoding, &str) -> u32 + Send + Sync;
+
+/// What the proxy knows of sizes.
 pub struct Sizing {
-    /// How a model's tokens are counted, of which nothing may be known.
-    pub encoding: Box<dyn Fn(Option<&str>) -> Encoding + Send + Sync>,
-    /// The tokens of a text.
-    pub count: Box<dyn Fn(Encoding, &str) -> u32 + Send + Sync>,
+    /// By the name of a model.
+    pub encoding: Box<EncodingOf>,
+    /// By the encoding.
+    pub count: Box<TokensOf>,
 }
 
 /// The engine: settings, sizes and memory.

@@ -61,7 +61,6 @@ struct Shared {
 }
 
 /// All paths.
-#[must_use]
 pub fn router(engine: Engine, limits: Limits) -> Router {
     Router::new()
         .route("/v1/compress", post(compress))
@@ -76,48 +75,13 @@ pub fn router(engine: Engine, limits: Limits) -> Router {
 }
 
 async fn compress(State(shared): State<Shared>, headers: HeaderMap, mut body: Body) -> Response {
-    let (caller, place) = match shared.admit(&headers) {
-        Ok(admitted) => admitted,
+    match shared.compressed(&headers, &mut body).await {
+        Ok(answer) => answered(StatusCode::OK, answer),
         Err(refusal) => {
-            let _late = tokio::time::timeout(DISCARD_TIME, discard(&mut body, shared.limits.cap));
-            let _late = _late.await;
-            return refusal;
-        }
-    };
-    if headers
-        .get(CONTENT_ENCODING)
-        .is_some_and(|coding| coding != "identity")
-    {
-        return refused(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send the body without a content-encoding",
-        );
-    }
-    let body = match tokio::time::timeout(BODY_TIME, shared.limits.read(&mut body)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(refusal)) => {
-            let _late = tokio::time::timeout(DISCARD_TIME, discard(&mut body, shared.limits.cap));
-            let _late = _late.await;
-            return refusal;
-        }
-        Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "send the body faster"),
-    };
-    let _turn = shared.limits.work.acquire().await;
-    let engine = Arc::clone(&shared.engine);
-    let work = tokio::task::spawn_blocking(move || {
-        let answer = engine.compress(&caller, &body);
-        drop((body, place));
-        answer
-    });
-    match work.await {
-        Ok(Ok(answer)) => answered(StatusCode::OK, answer),
-        Ok(Err(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
-        Err(_) => {
-            tracing::error!("a call to compress failed; its rows are not logged");
-            refused(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "this call can't be answered",
-            )
+            // Many clients read only after they have written.
+            let rest = discard(&mut body, shared.limits.cap);
+            let _late = tokio::time::timeout(DISCARD_TIME, rest).await;
+            refusal.response()
         }
     }
 }
@@ -127,84 +91,105 @@ async fn retrieve(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let (caller, _place) = match shared.admit(&headers) {
-        Ok(admitted) => admitted,
-        Err(refusal) => return refusal,
-    };
-    let told = match shared.engine.retrieve(&caller, &id) {
-        Ok(answer) => return answered(StatusCode::OK, answer.into()),
-        Err(Gone::NotKept) => "originals are not kept: set compress.keep = true",
-        Err(Gone::Unknown) => {
-            "no original is kept under this id: originals are kept in memory (compress.keep) as long as \
-             server.cache_memory has room; send the rows to /v1/compress again"
-        }
-    };
-    refused(StatusCode::NOT_FOUND, told)
+    let found = shared.admit(&headers).and_then(|(caller, _place)| {
+        let told = match shared.engine.retrieve(&caller, &id) {
+            Ok(answer) => return Ok(answer),
+            Err(Gone::NotKept) => "originals are not kept: set compress.keep = true",
+            Err(Gone::Unknown) => {
+                "no original is kept under this id: originals are kept in memory (compress.keep) as long as \
+                 server.cache_memory has room; send the rows to /v1/compress again"
+            }
+        };
+        Err(Refusal::new(StatusCode::NOT_FOUND, told))
+    });
+    match found {
+        Ok(answer) => answered(StatusCode::OK, answer.into()),
+        Err(refusal) => refusal.response(),
+    }
 }
 
 async fn unknown() -> Response {
-    refused(
-        StatusCode::NOT_FOUND,
-        "this listener has POST /v1/compress, POST /compact and GET /v1/retrieve/ID",
-    )
+    let told = "this listener has POST /v1/compress, POST /compact and GET /v1/retrieve/ID";
+    Refusal::new(StatusCode::NOT_FOUND, told).response()
 }
 
 impl Shared {
     /// Who calls, with a place; or why not.
-    fn admit(&self, headers: &HeaderMap) -> Result<(Caller, RequestPlace), Response> {
+    fn admit(&self, headers: &HeaderMap) -> Result<(Caller, RequestPlace), Refusal> {
         let settings = self.engine.settings();
-        let caller = match Caller::of(settings, self.engine.secret(), headers) {
-            Ok(caller) => caller,
-            Err(Stranger::Key) => {
-                let mut response = refused(
-                    StatusCode::UNAUTHORIZED,
-                    "send the key of this listener as `authorization: Bearer KEY`: it is compress.key, or one of compress.keys",
-                );
-                let scheme = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
-                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-                return Err(response);
-            }
-            Err(Stranger::Tenant) => {
+        let stranger = |stranger| match stranger {
+            Stranger::Key => Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "send the key of this listener as `authorization: Bearer KEY`: it is compress.key, or one of compress.keys",
+            ),
+            Stranger::Tenant => {
                 let header = &settings.tenant_header;
                 let told = format!(
                     "send the header `{header}`, which names the tenant of these rows; where a caller can't, give it a key of its own in compress.keys"
                 );
-                return Err(refused(StatusCode::BAD_REQUEST, &told));
+                Refusal::new(StatusCode::BAD_REQUEST, told)
             }
         };
-        match self.limits.calls.enter(caller.tenant) {
-            Some(place) => Ok((caller, place)),
-            None => Err(busy()),
+        let caller = Caller::of(settings, self.engine.secret(), headers).map_err(stranger)?;
+        let place = self.limits.calls.enter(caller.tenant);
+        Ok((caller, place.ok_or_else(Refusal::busy)?))
+    }
+
+    /// The answer to a call.
+    async fn compressed(&self, headers: &HeaderMap, body: &mut Body) -> Result<Bytes, Refusal> {
+        let (caller, place) = self.admit(headers)?;
+        let coding = headers.get(CONTENT_ENCODING);
+        if coding.is_some_and(|coding| coding != "identity") {
+            let told = "send the body without a content-encoding";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, told));
+        }
+        let read = tokio::time::timeout(BODY_TIME, self.limits.read(body)).await;
+        let slow = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "send the body faster");
+        let body = read.map_err(slow)??;
+        let _turn = self.limits.work.acquire().await;
+        let engine = Arc::clone(&self.engine);
+        let work = tokio::task::spawn_blocking(move || {
+            let answer = engine.compress(&caller, &body);
+            drop((body, place));
+            answer
+        });
+        match work.await {
+            Ok(answer) => {
+                answer.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))
+            }
+            Err(_) => {
+                tracing::error!("a call to compress failed; its rows are not logged");
+                let told = "this call can't be answered";
+                Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, told))
+            }
         }
     }
 }
 
 impl Limits {
     /// Reads a body whole.
-    async fn read(&self, body: &mut Body) -> Result<Bytes, Response> {
+    async fn read(&self, body: &mut Body) -> Result<Bytes, Refusal> {
         let long = || {
             let told = format!(
                 "the body is longer than {} bytes (server.body_cap)",
                 self.cap
             );
-            refused(StatusCode::PAYLOAD_TOO_LARGE, &told)
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, told)
         };
         if body.size_hint().lower() > self.cap as u64 {
             return Err(long());
         }
         let (mut held, mut whole) = (self.room.enter(), BytesMut::new());
         while let Some(frame) = body.frame().await {
-            let Ok(frame) = frame else {
-                return Err(refused(StatusCode::BAD_REQUEST, "the body breaks off"));
-            };
-            let Ok(data) = frame.into_data() else {
+            let broken = |_| Refusal::new(StatusCode::BAD_REQUEST, "the body breaks off");
+            let Ok(data) = frame.map_err(broken)?.into_data() else {
                 continue;
             };
             if whole.len() + data.len() > self.cap {
                 return Err(long());
             }
             if !held.try_grow(data.len()) {
-                return Err(busy());
+                return Err(Refusal::busy());
             }
             whole.extend_from_slice(&data);
         }
@@ -212,7 +197,7 @@ impl Limits {
     }
 }
 
-/// Reads on and drops what comes: many clients read only after they have written.
+/// Reads on and drops what comes.
 async fn discard(body: &mut Body, most: usize) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -223,22 +208,42 @@ async fn discard(body: &mut Body, most: usize) {
     }
 }
 
-fn busy() -> Response {
-    let mut response = refused(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too much is asked at once; try again in a second",
-    );
-    let second = HeaderValue::from_static("1");
-    response.headers_mut().insert(RETRY_AFTER, second);
-    response
+/// Why a call has no answer.
+struct Refusal {
+    status: StatusCode,
+    told: String,
 }
 
-/// A refusal, under both names by which callers look for the reason.
-fn refused(status: StatusCode, told: &str) -> Response {
-    let kind = status.canonical_reason().unwrap_or("error");
-    let kind = kind.to_ascii_lowercase().replace(' ', "_");
-    let body = json!({"error": {"type": kind, "message": told}, "detail": told});
-    answered(status, body.to_string().into())
+impl Refusal {
+    fn new(status: StatusCode, told: impl Into<String>) -> Self {
+        Self {
+            status,
+            told: told.into(),
+        }
+    }
+
+    fn busy() -> Self {
+        let told = "too much is asked at once; try again in a second";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, told)
+    }
+
+    /// The refusal under both names by which callers look for the reason.
+    fn response(self) -> Response {
+        let kind = self.status.canonical_reason().unwrap_or("error");
+        let kind = kind.to_ascii_lowercase().replace(' ', "_");
+        let body = json!({"error": {"type": kind, "message": self.told}, "detail": self.told});
+        let mut response = answered(self.status, body.to_string().into());
+        let more = match self.status {
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer realm=\"plimsoll\"")),
+            StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, "1")),
+            _ => None,
+        };
+        if let Some((name, value)) = more {
+            let value = HeaderValue::from_static(value);
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
 }
 
 fn answered(status: StatusCode, body: Bytes) -> Response {

@@ -44,7 +44,7 @@ impl Default for CompressSettings {
             keys: CompressKeys::default(),
             tenant_header: HeaderName::from_static("x-plimsoll-tenant"),
             tokens: 60_000,
-            floor: 0.6,
+            floor: 0.5,
             keep: true,
         }
     }
