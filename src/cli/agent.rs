@@ -165,6 +165,8 @@ async fn beside(
 /// free or can be written, the records are kept in memory, because the run matters more than its
 /// records.
 async fn start(mut config: Config, pool: Option<DataPool>) -> anyhow::Result<(Server, Arc<App>)> {
+    // Gateways call a server that stays.
+    config.compress.listen = None;
     let in_pool = pool.filter(|pool| config.store.path == pool.path());
     let Some(pool) = in_pool.filter(|_| config.store.backend == Backend::Sled) else {
         return serve::start(config).await;

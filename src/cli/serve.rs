@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use plimsoll_ingress::{Drained, Edge, Server, descriptors};
+use plimsoll_ingress::{Aside, Drained, Edge, Server, descriptors};
 use plimsoll_proxy::pipeline::App;
 use plimsoll_proxy::upstream::BaseUrl;
 use plimsoll_store::{StoreError, holder};
@@ -80,6 +80,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let store = place(&config.store);
     let (server, app) = start(config).await.map_err(held_by_another)?;
     let console = format!("http://{}", server.admin_addr()?);
+    if let Some(address) = server.aside_addr() {
+        tracing::info!(compress = %address, "other gateways may call");
+    }
     tracing::info!(
         listen = %server.listen_addr()?,
         admin = %server.admin_addr()?,
@@ -126,16 +129,27 @@ fn held_by_another(error: anyhow::Error) -> anyhow::Error {
 ///
 /// # Errors
 /// If a part can't be set up.
-pub(super) async fn start(config: Config) -> anyhow::Result<(Server, Arc<App>)> {
+pub(super) async fn start(mut config: Config) -> anyhow::Result<(Server, Arc<App>)> {
     // The key comes before the store, because the store keeps its file.
     let tenant = tenant_key::obtain(&config.tenant, &config.store)?;
+    let memory = config.compress.memory(config.server.cache_memory);
+    config.server.cache_memory -= memory;
     let app = wire::app_under(&config, &tenant)?;
+    let aside = match config.compress.listen {
+        Some(listen) => {
+            let router = wire::compress(&app, &config, tenant.key, memory);
+            Some(Aside::bind("compress", listen, "compress.listen", router).await?)
+        }
+        None => None,
+    };
     let upstream = config.upstream.base_url;
     let snapshots = config.store.snapshots;
     let edge = Edge::new(config.server, Arc::clone(&app), tenant.key);
     let server = Server::bind(edge, wire::probes(&app, snapshots)).await?;
+    let server = server.with(aside);
     // This can only be checked after binding, because the port may have been 0.
-    for own in [server.listen_addr()?, server.admin_addr()?] {
+    let own = [server.listen_addr()?, server.admin_addr()?];
+    for own in own.into_iter().chain(server.aside_addr()) {
         anyhow::ensure!(
             !is_own(&upstream, own).await,
             "upstream.base_url is {}, which is the proxy's own address {own}; give the provider's by --upstream",

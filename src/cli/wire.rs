@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use axum::Router;
+use plimsoll_compress::{Engine, Limits, Sizing};
 use plimsoll_console::Console;
 use plimsoll_core::turn::memo::Memo;
 use plimsoll_core::turn::{Classes, ContentSettings, Profile, Profiles, Settings};
@@ -155,6 +157,17 @@ fn say(opened: &OpenedStore) {
     {
         tracing::warn!("{note}");
     }
+}
+
+/// The paths of `[compress]`, which take `memory` bytes of what caches may take.
+pub fn compress(app: &Arc<App>, config: &Config, secret: [u8; 32], memory: usize) -> Router {
+    let (models, counts) = (Arc::clone(app), Arc::clone(app));
+    let sizing = Sizing {
+        encoding: Box::new(move |model| models.models.family(model.unwrap_or_default()).encoding),
+        count: Box::new(move |encoding, text| counts.counter.count(encoding, text)),
+    };
+    let engine = Engine::new(config.compress.clone(), secret, sizing, memory);
+    plimsoll_compress::router(engine, Limits::of(config.server.body_cap))
 }
 
 /// What the admin listener asks of the application, with the directory below which it may write

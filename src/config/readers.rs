@@ -386,7 +386,43 @@ pub(super) fn admin_token(token: Secret) -> Result<Option<AdminToken>, String> {
     Ok(seal_key(token)?.map(|token| AdminToken::new(token.expose())))
 }
 
-/// Reads the same from a file. Empty means that there is no file.
+/// Reads the key of callers of `[compress]`. Empty means that there is none.
+pub(super) fn caller_key(key: Secret) -> Result<Option<Secret>, String> {
+    let token = admin_token(key)?;
+    Ok(token.map(|token| Secret::new(token.expose())))
+}
+
+/// Reads keys that name their tenants, like `team=KEY`, with commas between them. A key is never shown.
+pub(super) fn caller_keys(keys: Secret) -> Result<Vec<(String, Secret)>, String> {
+    let pairs = keys.expose().split(',').map(str::trim);
+    let pair = |pair: &str| {
+        let (tenant, key) = pair.split_once('=').unwrap_or_default();
+        let key = caller_key(Secret::new(key)).map_err(|told| format!("each key {told}"))?;
+        key.filter(|_| !tenant.is_empty())
+            .map(|key| (tenant.to_owned(), key))
+            .ok_or_else(|| {
+                "must be pairs of a tenant and its key, like \"team=KEY,other=KEY\"".to_owned()
+            })
+    };
+    pairs.filter(|pair| !pair.is_empty()).map(pair).collect()
+}
+
+/// Reads an address, or none.
+pub(super) fn listen_or_none(value: Value) -> Result<Option<SocketAddr>, String> {
+    match value.as_str() {
+        Some("") => Ok(None),
+        _ => address(value).map(Some),
+    }
+}
+
+/// Reads the name of a header.
+pub(super) fn header_name(name: String) -> Result<http::HeaderName, String> {
+    let name = name.trim().to_ascii_lowercase();
+    http::HeaderName::try_from(name)
+        .map_err(|_| "must be the name of a header, like \"x-plimsoll-tenant\"".to_owned())
+}
+
+/// Reads the token of the admin listener from a file. Empty means that there is no file.
 pub(super) fn admin_token_file(path: String) -> Result<Option<AdminToken>, String> {
     if path.is_empty() {
         return Ok(None);

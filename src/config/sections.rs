@@ -22,10 +22,10 @@ use super::problem::Problem;
 use super::profiles;
 use super::readers::{
     address, admin_token, admin_token_file, age, answer_cap, at_least, at_least_one, cache_memory,
-    ceiling, duration, families, file_names, floor, fraction, globs, guidance, guide_at,
-    key_prefix, ladder, name_globs, none_or, protect_recent, retry_for, retry_statuses,
-    rung_policy, seal_key, seal_keys, server_urls, share, size, store_bytes, store_cache,
-    tenant_key, timeout, word,
+    caller_key, caller_keys, ceiling, duration, families, file_names, floor, fraction, globs,
+    guidance, guide_at, header_name, key_prefix, ladder, listen_or_none, name_globs, none_or,
+    protect_recent, retry_for, retry_statuses, rung_policy, seal_key, seal_keys, server_urls,
+    share, size, store_bytes, store_cache, tenant_key, timeout, word,
 };
 use super::settings::{Config, LogFormat, StoreSection, TenantKey};
 
@@ -88,6 +88,7 @@ pub(super) fn read(given: Given, problems: Vec<Problem>) -> (Config, Check) {
     ];
     console.word("content", &mut config.console.content, shown);
     drop(console);
+    compress(root.section("compress"), &mut config);
     loops(&mut root, &config);
     shared_store(&mut root, &config);
     kept_evicted(&mut root, &config);
@@ -132,6 +133,36 @@ fn admin(mut section: Section<'_>, token: &mut Option<AdminToken>) {
     *token = token.take().or(filed);
 }
 
+fn compress(mut section: Section<'_>, config: &mut Config) {
+    let ours = &mut config.compress;
+    section.read("listen", &mut ours.listen, listen_or_none);
+    let (mut key, mut keys) = (None, Vec::new());
+    section.read("key", &mut key, caller_key);
+    section.read("keys", &mut keys, caller_keys);
+    for (tenant, key) in keys {
+        ours.keys.add_named(&tenant, key.expose());
+    }
+    if let Some(key) = key {
+        ours.keys.add(key.expose());
+    }
+    section.read("tenant_header", &mut ours.tenant_header, header_name);
+    section.read("tokens", &mut ours.tokens, |value| at_least(1000, value));
+    section.read("floor", &mut ours.floor, fraction);
+    section.read("keep", &mut ours.keep, Ok);
+    let Some(listen) = ours.listen else {
+        return;
+    };
+    if ours.keys.is_empty() {
+        let message = "must be given where compress.listen is set, with at least 32 characters: set PLIMSOLL__COMPRESS__KEY";
+        section.problem("key", message);
+    }
+    let server = &config.server;
+    if listen.port() != 0 && [server.listen, server.admin].contains(&listen) {
+        let message = "must not be the address of `server.listen` or `server.admin`";
+        section.problem("listen", message);
+    }
+}
+
 fn tenant(mut section: Section<'_>, config: &mut Config) {
     section.read("key", &mut config.tenant, tenant_key);
     // The two lists are read first and set afterwards, because a list that is not given keeps the default.
@@ -152,12 +183,13 @@ fn tenant(mut section: Section<'_>, config: &mut Config) {
 
 /// Refuses a proxy that would send requests to itself without end.
 fn loops(root: &mut Section<'_>, config: &Config) {
-    // Both listeners count, because the admin port would answer as well.
+    // All listeners count, because the others would answer as well.
     let own = [
-        ("server.listen", config.server.listen),
-        ("server.admin", config.server.admin),
+        ("server.listen", Some(config.server.listen)),
+        ("server.admin", Some(config.server.admin)),
+        ("compress.listen", config.compress.listen),
     ];
-    for (key, address) in own {
+    for (key, address) in own.into_iter().filter_map(|(key, at)| Some((key, at?))) {
         if config.upstream.base_url.reaches(address) {
             let message = format!(
                 "is the proxy's own address (`{key}`); give the provider's, like \"https://api.openai.com/v1\""

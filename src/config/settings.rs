@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plimsoll_compress::CompressSettings;
 use plimsoll_core::policy::Partitions;
 use plimsoll_core::turn::StoreContent;
 use plimsoll_core::turn::text_results::TextResults;
@@ -57,6 +58,8 @@ pub struct Config {
     pub models: ModelsSection,
     /// `[console]`
     pub console: ConsoleSection,
+    /// `[compress]`
+    pub compress: CompressSettings,
     /// `[profiles.NAME]`, each one laid over the sections of turns. Reading a configuration adds those
     /// that are shipped.
     pub profiles: BTreeMap<String, ProfileSection>,

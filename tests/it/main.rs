@@ -23,6 +23,7 @@ mod child;
 mod children;
 mod coded;
 mod compaction;
+mod compress;
 mod console;
 mod console_asks;
 mod console_build;

@@ -1,6 +1,6 @@
-//! The admin listener's sockets and the thread that serves them, apart from agents: `/livez` answers while
-//! the workers are busy, and a connection that does nothing takes no descriptor from an agent. Owns these.
-//! Never knows what is answered.
+//! The sockets of the admin listener, and of what else is no agent's, and the thread that serves them: `/livez`
+//! answers while the workers are busy, and a connection that does nothing takes no descriptor from an agent. Owns
+//! these. Never knows what is answered.
 
 use std::convert::Infallible;
 use std::io;
@@ -33,9 +33,10 @@ const READER_PATIENCE: Duration = Duration::from_secs(30);
 /// How many threads read the store for answers at most.
 const READERS: usize = 32;
 
-/// Serves on a thread of its own until `stop`. What it returns ends when that has ended. Agents are served
-/// even if there is no thread for it.
+/// Serves on a thread of its own, which has this name, until `stop`. What it returns ends when that has ended. Agents
+/// are served even if there is no thread for it.
 pub(super) fn serve(
+    name: &'static str,
     listener: io::Result<std::net::TcpListener>,
     router: Router,
     failed: impl Fn(&mut Seldom, &io::Error) + Send + 'static,
@@ -44,13 +45,13 @@ pub(super) fn serve(
     let (ended, end) = oneshot::channel();
     let work = move || {
         if let Err(error) = listener.and_then(|listener| served(listener, router, failed, stop)) {
-            tracing::error!(%error, "the admin port can't be served; agents are");
+            tracing::error!(%error, port = name, "a port can't be served; agents are");
         }
         drop(ended);
     };
-    let thread = thread::Builder::new().name("admin".to_owned());
+    let thread = thread::Builder::new().name(name.to_owned());
     if let Err(error) = thread.spawn(work) {
-        tracing::error!(%error, "there is no thread for the admin port; agents are served");
+        tracing::error!(%error, port = name, "there is no thread for a port; agents are served");
     }
     end
 }

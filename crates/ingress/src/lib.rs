@@ -41,9 +41,10 @@ pub use body::Coding;
 pub use edge::Edge;
 pub use errors::respond;
 pub use headers::{overrides, session};
+pub use limit::{RequestLimit, RequestPlace};
 pub use origin::{Host, Hosts, OriginGuard, Origins};
 pub use pace::Pace;
-pub use server::{BindError, Drained, Server};
+pub use server::{Aside, BindError, Drained, Server};
 pub use settings::ServerSettings;
 pub use store_work::{
     CountStore, EraseFromStore, ErasedCounts, SnapshotStore, SweepStore, erased, shown,

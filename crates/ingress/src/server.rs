@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,6 +14,7 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use plimsoll_proxy::record::{AcceptError, ConnectionCut};
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::access::AccessGuard;
@@ -57,13 +59,14 @@ pub enum Drained {
     Cut(usize),
 }
 
-/// Two listeners that are bound but not served yet.
+/// The listeners, bound but not served yet.
 pub struct Server {
     agents: TcpListener,
     admin: TcpListener,
     access: Arc<AccessGuard>,
     edge: Arc<Edge>,
     probes: Probes,
+    aside: Option<Aside>,
 }
 
 impl Server {
@@ -86,7 +89,20 @@ impl Server {
             access,
             edge: Arc::new(edge),
             probes,
+            aside: None,
         })
+    }
+
+    /// Serves another listener too, until the last request of an agent is finished.
+    #[must_use]
+    pub fn with(self, aside: Option<Aside>) -> Self {
+        Self { aside, ..self }
+    }
+
+    /// The address of the other listener, if there is one.
+    #[must_use]
+    pub fn aside_addr(&self) -> Option<SocketAddr> {
+        self.aside.as_ref()?.listener.local_addr().ok()
     }
 
     /// The address for agents, with its real port if 0 was configured.
@@ -120,7 +136,8 @@ impl Server {
         let edge = Arc::clone(&self.edge);
         let failed =
             move |failures: &mut Seldom, error: &std::io::Error| note(&edge, failures, error);
-        let admin = admin_port::serve(self.admin.into_std(), router, failed, over.clone());
+        let admin = admin_port::serve("admin", self.admin.into_std(), router, failed, over.clone());
+        let aside = self.aside.map(|aside| aside.serve(over.clone()));
         tokio::select! {
             () = accept(&self.agents, &self.edge, &graceful, &cut) => {}
             () = stop.cancelled() => {}
@@ -139,7 +156,48 @@ impl Server {
         };
         over.cancel();
         let _ended = admin.await;
+        if let Some(aside) = aside {
+            let _ended = aside.await;
+        }
         drained
+    }
+}
+
+/// A listener for others than agents, with paths of its own, that is bound but not served yet.
+pub struct Aside {
+    name: &'static str,
+    listener: TcpListener,
+    router: Router,
+}
+
+impl Aside {
+    /// Binds an address. `setting` is how it is chosen, and `name` what its thread is called.
+    ///
+    /// # Errors
+    /// [`BindError`] if the address can't be listened on.
+    pub async fn bind(
+        name: &'static str,
+        address: SocketAddr,
+        setting: &'static str,
+        router: Router,
+    ) -> Result<Self, BindError> {
+        let listener = listen(address, setting).await?;
+        Ok(Self {
+            name,
+            listener,
+            router,
+        })
+    }
+
+    /// Serves until `stop`, on a thread of its own. What it returns ends when that has ended.
+    fn serve(self, stop: CancellationToken) -> oneshot::Receiver<()> {
+        let name = self.name;
+        let failed = move |failures: &mut Seldom, error: &std::io::Error| {
+            if let Some(failed) = failures.note() {
+                tracing::warn!(%error, failed, port = name, "can't accept connections");
+            }
+        };
+        admin_port::serve(name, self.listener.into_std(), self.router, failed, stop)
     }
 }
 
