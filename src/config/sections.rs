@@ -145,6 +145,12 @@ fn compress(mut section: Section<'_>, config: &mut Config) {
     if let Some(key) = key {
         ours.keys.add(key.expose());
     }
+    if ours.keys.has_twins() {
+        section.problem(
+            "keys",
+            "holds a key twice, so that it would name two tenants",
+        );
+    }
     section.read("tenant_header", &mut ours.tenant_header, header_name);
     section.read("tokens", &mut ours.tokens, |value| at_least(1000, value));
     section.read("floor", &mut ours.floor, fraction);

@@ -180,8 +180,8 @@ def row(name, all_sent, base, vendors):
     return [name, f"{total['tokens'] / 1e6:.2f}", *map(hits, vendors), *map(money, vendors), *counts]
 
 
-def table(args, version, sizer):
-    """The lines of one version of LiteLLM."""
+def table(args, sizer):
+    """The lines of the table."""
     import cache
     import provider as providers
     import sessions
@@ -190,7 +190,7 @@ def table(args, version, sizer):
     provider, vendors = providers.Provider(sizer), cache.table()
     services = [Headroom("token"), *(Listener(args.plimsoll, tokens) for tokens in BUDGETS)]
     services[0].kind = environments.version("headroom").replace("[proxy]==", " ")
-    gateway = LiteLLM(version, services)
+    gateway = LiteLLM(args.version, services)
     recorded = []
     for name in SESSIONS:
         messages = sessions.read(args.traces / f"sessions/{name}.jsonl.zst")
@@ -203,7 +203,7 @@ def table(args, version, sizer):
         for rail in [None, *(one.kind for one in services)]:
             all_sent = [played(one, gateway, rail, provider, vendors) for one in recorded]
             base = base or all_sent
-            lines.append(row(f"{rail or 'none'} ({version})", all_sent, base, vendors))
+            lines.append(row(rail or "none", all_sent, base, vendors))
             print(lines[-1], file=sys.stderr, flush=True)
     finally:
         for one in started:
@@ -215,6 +215,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=pathlib.Path)
     parser.add_argument("--plimsoll", type=pathlib.Path, default=HERE.parents[1] / "target/debug/plimsoll")
+    parser.add_argument("--version", default=VERSIONS[-1], choices=VERSIONS, help="of LiteLLM")
     parser.add_argument("--document", type=pathlib.Path, help="the page whose table is written")
     args = parser.parse_args()
     if not (args.traces / "sessions").is_dir():
@@ -222,8 +223,7 @@ def main():
         return
     try:
         environments.enter()
-        for version in VERSIONS:
-            litellm(version)
+        litellm(args.version)
     except environments.Missing as why:
         print(f"skipped: a package can't be had: {why}")
         return
@@ -236,7 +236,7 @@ def main():
     sizer, vendors = tokens.Sizer(tokens.o200k()), cache.table()
     with tempfile.TemporaryDirectory() as out:
         args.out = pathlib.Path(out)
-        lines = [line for version in VERSIONS for line in table(args, version, sizer)]
+        lines = table(args, sizer)
     head = ["guardrail", "M tokens", *(f"hits, {one}, %" for one in vendors), *(f"{one}, %" for one in vendors),
             "breaks", "passes", "unexplained", "user texts"]
     drawn = report.table(head, lines)

@@ -344,6 +344,10 @@ fn a_listener_without_a_key_or_on_a_taken_address_is_refused() {
             "listen = 9187\nkey = \"0123456789abcdef0123456789abcdef\"",
             "or `server.admin`",
         ),
+        (
+            "key = \"0123456789abcdef0123456789abcdef\"\nkeys = \"a=0123456789abcdef0123456789abcdef\"",
+            "holds a key twice",
+        ),
         ("tenant_header = \"a b\"", "the name of a header"),
         ("tokens = 10", "at least 1000"),
         ("floor = 0", "fraction"),

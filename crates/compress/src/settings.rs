@@ -72,6 +72,15 @@ impl CompressKeys {
         self.0.is_empty()
     }
 
+    /// Whether a key stands there twice, so that it would name two tenants.
+    #[must_use]
+    pub fn has_twins(&self) -> bool {
+        let twin = |(place, (_, key)): (usize, &(String, blake3::Hash))| {
+            self.0.iter().skip(place + 1).any(|(_, other)| other == key)
+        };
+        self.0.iter().enumerate().any(twin)
+    }
+
     /// The tenant that a key names, which is empty if it names none. `None` if it is no key.
     pub(crate) fn tenant(&self, sent: &[u8]) -> Option<&str> {
         let sent = blake3::hash(sent);
