@@ -112,14 +112,18 @@ def stand(request, tmp_path):
     to reach it directly."""
     started = []
 
-    def start(script, *flags, provider_flags=(), direct=False, env=PUBLISHED):
+    def play(script, flags):
         provider = subprocess.Popen(
-            [sys.executable, HERE / "fake_provider.py", "--script", script, *provider_flags],
+            [sys.executable, HERE / "fake_provider.py", "--script", script, *flags],
             stdout=subprocess.PIPE,
             text=True,
         )
         started.append(provider)
-        provider_url = provider.stdout.readline().strip()
+        return provider.stdout.readline().strip()
+
+    def start(script, *flags, provider_flags=(), direct=False, env=PUBLISHED, upstream=None):
+        """The provider is one of the test's own where it has an `upstream`."""
+        provider_url = upstream or play(script, provider_flags)
         if direct or request.config.getoption("--direct"):
             return Stand(provider_url, provider_url, None)
         listen, admin = free_ports(2)

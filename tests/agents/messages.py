@@ -12,6 +12,8 @@ PATH = "/v1/messages"
 CLOSES = "event: message_delta"
 PIECE = 7
 MARKERS = 4
+# What the content of a result may hold.
+IN_RESULTS = {"text", "image", "document", "search_result", "tool_reference"}
 
 
 def blocks(message):
@@ -162,6 +164,11 @@ def _user(place, message, awaited):
             return f"messages.{place}: unexpected `tool_use_id` found in `tool_result`: {id}"
     if sorted(ids) != sorted(awaited):
         return f"messages.{place}: `tool_use` ids were found without `tool_result`: {awaited}"
+    for result in results:
+        held = result.get("content")
+        kinds = {block.get("type") for block in held} if isinstance(held, list) else set()
+        if not kinds <= IN_RESULTS:
+            return f"messages.{place}: tool_result.content: unexpected {kinds - IN_RESULTS}"
     return None
 
 

@@ -14,6 +14,8 @@ COMPACTION = "compaction"
 # Calls of functions and of tools that take any text, with where that stands, and their results.
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS = ("function_call_output", "custom_tool_call_output")
+# What an output that is a list may hold.
+IN_OUTPUT = ("input_text", "input_image", "input_file")
 
 
 def items(body):
@@ -70,6 +72,9 @@ def _calls(given):
         elif kind in RESULTS:
             if item["call_id"] not in called:
                 return f"No tool call found for function call output with call_id {item['call_id']}."
+            output = item["output"] if isinstance(item["output"], list) else []
+            if any(part.get("type") not in IN_OUTPUT for part in output):
+                return f"Invalid value in 'input[{place}].output'"
             answered.append(item["call_id"])
     for call in called:
         if call not in answered:

@@ -53,8 +53,11 @@ def _messages(messages):
                     f"'tool_calls' (messages[{place}], {call!r})"
                 )
             awaited.remove(call)
-            if not isinstance(message.get("content"), (str, list)):
+            content = message.get("content")
+            if not isinstance(content, (str, list)):
                 return f"Invalid type for 'messages[{place}].content'"
+            if any(part.get("type") != "text" for part in content if isinstance(part, dict)):
+                return f"Invalid value in 'messages[{place}].content'. Supported values are: 'text'."
             continue
         if awaited:
             return (
