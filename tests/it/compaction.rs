@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memchr::memmem;
 use plimsoll::config::Config;
-use plimsoll_core::turn::CompactionView;
+use plimsoll_core::turn::{CompactionView, Unmet};
 use plimsoll_store::{Batch, Store, StoreSettings};
 
 use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
@@ -344,6 +344,40 @@ async fn a_summary_is_made_of_the_view_or_of_the_whole_history_if_the_operator_w
         agent.user(SUMMARISE[0]);
         assert_eq!(agent.turn().await.header("x-plimsoll-unmanaged"), "");
     }
+}
+
+#[tokio::test]
+async fn a_summary_stays_the_views_where_the_whole_may_not_fit() {
+    for (model, unmet) in [("gpt-4o", Unmet::Refuse), ("nobody-knows", Unmet::Surface)] {
+        let provider = Provider::start(|_, sent| reply(sent)).await;
+        let proxy = Proxy::with(provider.addr, |config| {
+            small(config);
+            config.compaction.view = CompactionView::Whole;
+            config.budget.unmet = unmet;
+        })
+        .await;
+        let mut agent = Agent::new(&proxy, Dialect::Chat, false, "s");
+        agent.fields = vec![("model", model.into())];
+        let mut agent = reads(agent).await;
+        agent.user(SUMMARISE[0]);
+        assert_eq!(agent.turn().await.header("x-plimsoll-unmanaged"), "");
+    }
+}
+
+#[tokio::test]
+async fn what_memory_has_lost_is_unknown_and_the_session_goes_on() {
+    let provider = Provider::start(|_, sent| reply(sent)).await;
+    let proxy = Proxy::with(provider.addr, small).await;
+    let before = reads(Agent::new(&proxy, Dialect::Chat, false, "s")).await;
+    let mut agent = compacted(&before).await;
+    proxy.app.histories.forget();
+    for ask in [BY_PATH, BY_SEARCH, r#"{"id":"Read:3"}"#] {
+        let none = recalled(&mut agent, &provider, ask).await;
+        assert!(!none.contains("value_1_40 ="), "{none}");
+    }
+    let mut agent = reads(agent).await;
+    let brought = recalled(&mut agent, &provider, BY_PATH).await;
+    assert!(brought.contains(&file(1)), "{brought}");
 }
 
 /// A process that is killed behind the summary, with the store and the settings of `env`; `true` if a line of the first
