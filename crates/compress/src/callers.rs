@@ -50,7 +50,7 @@ impl Caller {
             return Err(Stranger::Tenant);
         }
         // A key that names its tenant may still be shared by several, which a header tells apart.
-        let tenant = keyed(secret, &[b"compress tenant", named.as_bytes(), header]);
+        let tenant = Digest::keyed(secret, &[b"compress tenant", named.as_bytes(), header]);
         let session = SESSIONS.iter().find_map(|name| headers.get(*name));
         let session = session.map(http::HeaderValue::as_bytes).unwrap_or_default();
         Ok(Self {
@@ -66,7 +66,7 @@ impl Caller {
             &self.tenant.0.as_bytes()[..],
             text.as_bytes(),
         ];
-        let hash = keyed(secret, &parts);
+        let hash = Digest::keyed(secret, &parts);
         let bytes = hash.as_bytes().iter().take(ID_BYTES);
         bytes.map(|byte| format!("{byte:02x}")).collect()
     }
@@ -84,14 +84,4 @@ fn bearer(value: &[u8]) -> &[u8] {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
         _ => b"",
     }
-}
-
-/// A keyed hash of parts. Each part is preceded by its length, so that no two lists collide.
-fn keyed(secret: &[u8; 32], parts: &[&[u8]]) -> Digest {
-    let mut hasher = blake3::Hasher::new_keyed(secret);
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    Digest(*hasher.finalize().as_bytes())
 }

@@ -139,13 +139,8 @@ fn with_turn<T>(
         .settings
         .terms(profile, &Overrides::default(), None, &model);
     let Ok(terms) = terms else { return Ok(None) };
-    let shapes = (0..request.messages.len()).map(|at| tools.reader.shape(request.message(at)));
-    let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
-        return Ok(None);
-    };
-    let path = readable.path;
-    let state = TurnState::new(request, shapes, Vec::new(), path, terms, &tools.reader);
-    Ok(Some(then(state, &tools)))
+    let state = TurnState::again(request, readable.path, terms, &tools.reader);
+    Ok(state.ok().map(|state| then(state, &tools)))
 }
 
 /// The marks that a session had at a turn, or has now.

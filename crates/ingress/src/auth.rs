@@ -87,24 +87,24 @@ pub(super) fn bearer(value: &[u8]) -> &[u8] {
 pub fn identity(key: &[u8; 32], credential: &Credential, peer: Option<IpAddr>) -> Identity {
     let sole = credential.sole();
     let digest = match (&credential.found[..], sole) {
-        ([], _) => hash(key, &[b"anonymous"]),
-        (_, Some(whole)) => hash(key, &[b"key", whole]),
-        (several, None) => hash(key, &parts(b"keys", several)),
+        ([], _) => Digest::keyed(key, &[b"anonymous"]),
+        (_, Some(whole)) => Digest::keyed(key, &[b"key", whole]),
+        (several, None) => Digest::keyed(key, &parts(b"keys", several)),
     };
     // A renewed token has another digest but the same claims.
     let claims = sole.filter(|_| credential.claims).and_then(claims);
     let (tenant, standing) = match claims {
         Some([issuer, subject, account]) => {
             let claimed = [&issuer, &subject, &account].map(|text| text.as_bytes());
-            let claimed = hash(key, &[&[&b"jwt"[..]], &claimed[..]].concat());
+            let claimed = Digest::keyed(key, &[&[&b"jwt"[..]], &claimed[..]].concat());
             (TenantId(claimed), Standing::Claimed(TenantId(digest)))
         }
         None => (TenantId(digest), standing(credential, peer)),
     };
     // The credential is always hashed whole, because the upstream accepts or refuses it whole.
     let credential = match sole {
-        Some(whole) => hash(key, &[b"credential", whole]),
-        None => hash(key, &parts(b"credential", &credential.found)),
+        Some(whole) => Digest::keyed(key, &[b"credential", whole]),
+        None => Digest::keyed(key, &parts(b"credential", &credential.found)),
     };
     Identity {
         tenant,
@@ -150,16 +150,6 @@ fn claims(token: &[u8]) -> Option<[String; 3]> {
     // One person may have several accounts with one provider. These must not share sessions.
     let account = ACCOUNT_CLAIMS.iter().find_map(|pointer| text(pointer));
     Some([issuer, subject, account.unwrap_or_default().to_owned()])
-}
-
-/// A keyed hash of parts. Each part is preceded by its length, so that no two lists collide.
-fn hash(key: &[u8; 32], parts: &[&[u8]]) -> Digest {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    Digest(*hasher.finalize().as_bytes())
 }
 
 #[cfg(test)]

@@ -17,8 +17,17 @@ impl Digest {
         Self::over(parts.iter().copied())
     }
 
+    /// The same under a key, so that nobody without it can make the digest of a text.
+    #[must_use]
+    pub fn keyed(key: &[u8; 32], parts: &[&[u8]]) -> Self {
+        Self::by(blake3::Hasher::new_keyed(key), parts.iter().copied())
+    }
+
     fn over<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut hasher = blake3::Hasher::new();
+        Self::by(blake3::Hasher::new(), parts)
+    }
+
+    fn by<'a>(mut hasher: blake3::Hasher, parts: impl Iterator<Item = &'a [u8]>) -> Self {
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);

@@ -267,6 +267,21 @@ impl TurnState {
         }
     }
 
+    /// The turn of a request that was sent before, to be looked at.
+    ///
+    /// # Errors
+    /// [`MessageError`] if a message of it is not what the format allows.
+    pub fn again(
+        request: Request,
+        path: Arc<Path>,
+        terms: Terms,
+        reader: &Reader<'_>,
+    ) -> Result<Self, MessageError> {
+        let shapes = (0..request.messages.len()).map(|at| reader.shape(request.message(at)));
+        let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::new(request, shapes, Vec::new(), path, terms, reader))
+    }
+
     /// Adds the edits that the upstream is known to refuse, and those that the session's records
     /// name: records know them after a restart and at another replica.
     pub fn know(&mut self, learned: Edits) {

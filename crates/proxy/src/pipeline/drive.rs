@@ -346,8 +346,7 @@ impl Driver {
     /// why the client's own request has to be served.
     async fn next(&mut self) -> Option<Result<Incoming, Because>> {
         if let Some(answer) = self.answers.last() {
-            self.turn.fetch_dropped(&self.app, answer).await;
-            self.turn.pend(&self.app, answer);
+            self.turn.pend(&self.app, answer).await;
         }
         // The machine may owe the client the end of what the last hop began.
         let mut out = Vec::new();

@@ -20,6 +20,7 @@ use plimsoll_wire::answer::Answer;
 use super::app::App;
 use super::managed_turn::ManagedTurn;
 use super::record_place::RecordPlace;
+use super::refer::{self, Room};
 use crate::history::{self, FindError, Patience, Reads};
 
 /// How long a conversation that begins, or a hidden call, waits for the store. Without an answer it goes on without what
@@ -93,8 +94,8 @@ fn key(place: &RecordPlace) -> Digest {
     RecordKey::Evicted(&place.session).digest(place.tenant, &place.keys)
 }
 
-/// The link to a turn up to which something was evicted. A client that drops its history begins anew in the same session; without a
-/// name of the session nothing leads back.
+/// The link to a turn up to which something was evicted. A client that drops its history begins anew in the same
+/// session; without a name of the session nothing leads back.
 pub(super) fn link(place: &RecordPlace, state: &TurnState, id: RecordId) -> Option<Link> {
     (has_evicted(state) && !place.scope.0.is_empty()).then(|| Link {
         key: key(place),
@@ -259,27 +260,15 @@ impl Search {
             return Ok(None);
         }
         // A path may be long, so it is read once something is there to be read by it.
-        let Some(path) = history::load(reads, newest)? else {
-            return Ok(None);
-        };
         if let Some(held) = held {
-            return Ok(Some((path, held)));
+            return Ok(history::load(reads, newest)?.map(|path| (path, held)));
         }
-        let Some(said) = history::conversation(reads, &path)? else {
-            return Ok(None);
-        };
-        let mut room = self.most;
-        let fits = |message: &Bytes| {
-            let left = room.checked_sub(message.len());
-            room = left.unwrap_or(0);
-            left.is_some()
-        };
-        let Some(units) = said.read(reads, fits)? else {
-            return Ok(None);
-        };
-        let body = self.dialect.whole_request(&self.model, &units, None);
-        let dialect = self.dialect;
-        Ok(Some((path, HeldHistory { body, dialect })))
+        let said = refer::said_until(reads, newest, &mut Room(self.most))?;
+        Ok(said.map(|said| {
+            let dialect = self.dialect;
+            let body = dialect.whole_request(&self.model, &said.messages, None);
+            (said.path, HeldHistory { body, dialect })
+        }))
     }
 }
 
@@ -296,13 +285,10 @@ fn read_items(
         };
         let profile = terms.choice.profile.as_deref();
         let tools = app.tools(family, tenant, held.dialect, profile);
-        let shapes = (0..request.messages.len()).map(|at| tools.reader.shape(request.message(at)));
-        let Ok(shapes) = shapes.collect::<Result<Vec<_>, _>>() else {
-            continue;
-        };
-        let (path, terms) = (Arc::new(path), terms.clone());
-        let state = TurnState::new(request, shapes, Vec::new(), path, terms, &tools.reader);
-        state.add_to(&mut dropped, &tools);
+        let state = TurnState::again(request, Arc::new(path), terms.clone(), &tools.reader);
+        if let Ok(state) = state {
+            state.add_to(&mut dropped, &tools);
+        }
     }
     dropped
 }

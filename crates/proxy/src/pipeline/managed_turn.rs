@@ -76,7 +76,8 @@ pub(super) struct ManagedTurn {
 
 impl ManagedTurn {
     /// Answers the hidden calls of a hop that the client never sees, and keeps that hop.
-    pub(super) fn pend(&mut self, app: &App, answer: &Answer) {
+    pub(super) async fn pend(&mut self, app: &Arc<App>, answer: &Answer) {
+        self.fetch_dropped(app, answer).await;
         let hop = self.settle_hop(app, answer, Keep::Message);
         self.state.pending.push(hop);
         if answer.handle.is_some() {

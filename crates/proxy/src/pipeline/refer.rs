@@ -187,7 +187,7 @@ fn items_of(dialect: Dialect, message: &Bytes) -> HashMap<String, Bytes> {
 }
 
 /// How many more bytes may be read, or be put into a request.
-struct Room(usize);
+pub(super) struct Room(pub usize);
 
 impl Room {
     fn takes(&mut self, bytes: &Bytes) -> bool {
@@ -198,11 +198,11 @@ impl Room {
 }
 
 /// A conversation that ends with a response.
-struct LinkedConversation {
+pub(super) struct LinkedConversation {
     /// The path to the response.
-    path: Path,
+    pub path: Path,
     /// The bytes of its messages.
-    messages: Vec<Bytes>,
+    pub messages: Vec<Bytes>,
 }
 
 /// Reads the conversation that ends with a response. `None` if a part of it is missing or too long.
@@ -220,9 +220,18 @@ fn conversation(
             newest = newest.max(Some((record.ended, id)));
         }
     }
-    let Some((_, id)) = newest else {
-        return Ok(None);
-    };
+    match newest {
+        Some((_, id)) => said_until(reads, id, room),
+        None => Ok(None),
+    }
+}
+
+/// Reads the conversation that ends with a record. `None` if a part of it is missing or too long.
+pub(super) fn said_until(
+    reads: &Reads<'_>,
+    id: RecordId,
+    room: &mut Room,
+) -> Result<Option<LinkedConversation>, FindError> {
     let Some(path) = history::load(reads, id)? else {
         return Ok(None);
     };

@@ -172,8 +172,7 @@ async fn next(
     held: (&mut HeldAnswer, usize),
 ) -> Result<NextHop, ProxyError> {
     if let Some(answer) = answers.last() {
-        turn.fetch_dropped(app, answer).await;
-        turn.pend(app, answer);
+        turn.pend(app, answer).await;
     }
     turn.next_hop(app)?;
     match send_later_hop(app, turn, &Shown::new(false, false)).await? {

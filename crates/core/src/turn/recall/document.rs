@@ -1,6 +1,8 @@
 //! A text that a recall brings back, before it is cut to size, the places of originals in it, and their pictures.
 //! Never knows where they come from.
 
+use std::fmt::Write as _;
+
 use plimsoll_model::{ItemNo, Original};
 
 /// The most characters of a call in a heading; a longer call is part of the text.
@@ -33,7 +35,10 @@ impl Document {
     /// Sets the call whose result it brings back. A short one is a heading; a long one may be cut like the text.
     pub(super) fn call(&mut self, call: &str) {
         if call.len() <= CALL_CHARS && !call.contains('\n') {
-            self.more = call.lines().map(|line| format!("{line}\n")).collect();
+            self.more = match call.is_empty() {
+                true => String::new(),
+                false => format!("{call}\n"),
+            };
         } else {
             self.text = format!("{call}\n");
         }
@@ -59,6 +64,15 @@ impl Document {
             start: place(start),
             end: place(self.text.len()),
         });
+    }
+
+    /// Adds the lines of an item that contain a text, which is in lower case, each with the item's id.
+    pub(super) fn push_matches(&mut self, id: &str, call: &str, original: &str, wanted: &str) {
+        for line in call.lines().chain(original.lines()) {
+            if line.to_lowercase().contains(wanted) {
+                let _ = writeln!(self.text, "{id}: {line}");
+            }
+        }
     }
 
     /// Begins a new line unless the text ends with one.

@@ -37,14 +37,14 @@ impl<'a> Recalls<'a> {
         let mut document = Document::headed(head);
         let alone = found.len() == 1;
         for (no, item) in found {
-            if !alone {
-                document.line();
-                let _ = write!(document.text, "[{}] ", item.id);
-            }
             if alone {
                 document.call(&item.call);
-            } else if !item.call.is_empty() {
-                let _ = writeln!(document.text, "{}", item.call);
+            } else {
+                document.line();
+                let _ = write!(document.text, "[{}] ", item.id);
+                if !item.call.is_empty() {
+                    let _ = writeln!(document.text, "{}", item.call);
+                }
             }
             document.push(no, &item.original);
             document.pictures.extend(item.pictures.iter().cloned());
@@ -55,7 +55,7 @@ impl<'a> Recalls<'a> {
     /// What the dropped histories have of a path, the newest first.
     fn reads_before(&self, path: &str) -> Vec<(ItemNo, &DroppedItem)> {
         let calls = self.state.dropped.iter().rev();
-        let named = calls.filter(|(_, item)| names_path(item, path));
+        let named = calls.filter(|(_, item)| names(&item.call, path));
         named.take(MOST_OF_A_PATH).collect()
     }
 
@@ -69,20 +69,4 @@ impl<'a> Recalls<'a> {
             false => format!("; the history before has {}", ids.join(", ")),
         }
     }
-
-    /// Adds the lines of dropped histories that contain a text, each with the id of its item. `wanted` is in lower case.
-    pub(super) fn search_dropped(&self, wanted: &str, document: &mut Document) {
-        for (_, item) in self.state.dropped.iter() {
-            for line in item.call.lines().chain(item.original.lines()) {
-                if line.to_lowercase().contains(wanted) {
-                    let _ = writeln!(document.text, "{}: {line}", item.id);
-                }
-            }
-        }
-    }
-}
-
-fn names_path(item: &DroppedItem, path: &str) -> bool {
-    let arguments = item.call.split_once(' ').map(|(_, arguments)| arguments);
-    arguments.is_some_and(|arguments| names(arguments, path))
 }

@@ -79,13 +79,11 @@ impl<'a> Recalls<'a> {
             }
             let call = self.call(at).unwrap_or_default();
             let original = self.original(at).unwrap_or_default();
-            for line in call.lines().chain(original.lines()) {
-                if line.to_lowercase().contains(&wanted) {
-                    let _ = writeln!(document.text, "{}: {line}", ids::id(item));
-                }
-            }
+            document.push_matches(&ids::id(item), &call, &original, &wanted);
         }
-        self.search_dropped(&wanted, &mut document);
+        for (_, item) in self.state.dropped.iter() {
+            document.push_matches(&item.id, &item.call, &item.original, &wanted);
+        }
         if document.text.is_empty() {
             let offer = self.offer(ask);
             let why = format!("nothing that is evicted has {search:?}; {offer}");
@@ -101,8 +99,7 @@ impl<'a> Recalls<'a> {
         let calls = items.filter(|(_, item)| item.kind == ItemKind::Call && !item.hidden);
         let named = |at: &ItemIndex| {
             let call = self.originals().call(*at).unwrap_or_default();
-            let arguments = call.split_once(' ').map(|(_, arguments)| arguments);
-            arguments.is_some_and(|arguments| names(arguments, &ask.id))
+            names(&call, &ask.id)
         };
         let mut named: Vec<ItemIndex> = calls.map(|(at, _)| at).filter(named).collect();
         // The newest read of a file shows its present state.
@@ -313,8 +310,9 @@ impl<'a> Recalls<'a> {
     }
 }
 
-/// Whether a call's arguments name a path, in full or by its end.
-pub(super) fn names(arguments: &str, path: &str) -> bool {
+/// Whether the arguments of a call, as the model wrote it, name a path, in full or by its end.
+pub(super) fn names(call: &str, path: &str) -> bool {
+    let arguments = call.split_once(' ').map_or("", |(_, arguments)| arguments);
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
         return false;
     };
