@@ -45,9 +45,11 @@ fn of_messages(units: &[Bytes]) -> Bytes {
     json::list(&messages.collect::<Vec<_>>())
 }
 
-/// Whether a unit of Messages is a block and no message.
+/// Whether a unit of Messages is a block, or several, and no message.
 fn is_block(unit: &Bytes) -> bool {
-    Object::parse(unit).is_ok_and(|object| object.get("role").is_none())
+    // Several have commas between them, and are no JSON by themselves. The system's text is a string or a list.
+    let is_system = matches!(unit.first(), Some(b'"' | b'['));
+    !is_system && !Object::parse(unit).is_ok_and(|object| object.get("role").is_some())
 }
 
 #[cfg(test)]
@@ -66,7 +68,7 @@ mod tests {
         let call = r#"{"type":"tool_use","id":"c","name":"f","input":{}}"#;
         let messages = format!(
             r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"go"}},
-            {{"role":"assistant","content":[{call}]}},{{"role":"user","content":[{result},{text}]}},
+            {{"role":"assistant","content":[{call}]}},{{"role":"user","content":[{result},{text},{text}]}},
             {{"role":"assistant","content":"a"}}]}}"#
         );
         for (dialect, body) in [
