@@ -9,16 +9,10 @@ use plimsoll::config::Config;
 use plimsoll_core::turn::{CompactionView, Unmet};
 use plimsoll_store::{Batch, Store, StoreSettings};
 
-use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, file, says};
 use super::process::Process;
 use super::shared_store::{RedisServer, are_here};
 use super::support::Proxy;
-
-/// A file of some 700 tokens.
-fn file(number: usize) -> String {
-    let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
-    (0..80).map(line).collect()
-}
 
 /// A model that reads eight files and then does what the user says.
 fn reply(sent: &Sent) -> Reply {
@@ -57,16 +51,13 @@ async fn reads(agent: Agent) -> Agent {
 async fn reads_behind(mut agent: Agent, number: &str) -> Agent {
     agent.tools = vec!["Read"];
     agent.user(&format!("go{number}"));
-    loop {
-        let answer = agent.ask().await;
-        assert!(answer.whole, "{}", answer.bytes);
-        agent.keep(&answer);
-        let Some(call) = answer.calls.first() else {
-            return agent;
-        };
-        let number = call.id.trim_start_matches('r').parse().unwrap();
-        agent.result(&call.id, &file(number));
-    }
+    agent
+        .work(|agent, call| {
+            let number = call.id.trim_start_matches('r').parse().unwrap();
+            agent.result(&call.id, &file(number));
+        })
+        .await;
+    agent
 }
 
 /// The same agent with a history of a summary alone, which it has sent once.

@@ -265,6 +265,12 @@ fn respond(number: usize, sent: &Sent, reply: &Reply, told: Told) -> Response {
     answered(200, body)
 }
 
+/// A file of some 700 tokens. No two are alike.
+pub fn file(number: usize) -> String {
+    let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
+    (0..80).map(line).collect()
+}
+
 /// An agent.
 #[derive(Clone)]
 pub struct Agent {
@@ -421,6 +427,21 @@ impl Agent {
                 self.result(&call.id, "out");
             }
             answer
+        }
+    }
+
+    /// Goes on until the model calls nothing more: each call is answered by what `results` puts into the history.
+    pub async fn work(&mut self, mut results: impl FnMut(&mut Self, &Call)) {
+        loop {
+            let answer = self.ask().await;
+            assert!(answer.whole, "{}", answer.bytes);
+            self.keep(&answer);
+            if answer.calls.is_empty() {
+                return;
+            }
+            for call in &answer.calls {
+                results(self, call);
+            }
         }
     }
 

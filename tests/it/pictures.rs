@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, says};
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, Sent, call, file, says};
 use super::support::Proxy;
 
 /// The beginning of a PNG of this size, which is all that is read of one.
@@ -54,14 +54,12 @@ async fn played(proxy: &Proxy, (dialect, stream): (Dialect, bool), data: &str) -
     let mut agent = Agent::new(proxy, dialect, stream, "s");
     agent.tools = vec!["Read"];
     agent.user("go");
-    loop {
-        let answer = agent.ask().await;
-        assert!(answer.whole, "{}", answer.bytes);
-        agent.keep(&answer);
-        let Some(call) = answer.calls.first() else {
-            return agent;
-        };
-        if call.arguments.contains("/screen") {
+    agent
+        .work(|agent, call| {
+            if !call.arguments.contains("/screen") {
+                agent.result(&call.id, &file(agent.history.len()));
+                return;
+            }
             agent.result(&call.id, "");
             let text = json!({"type": if dialect == Dialect::Responses { "input_text" } else { "text" }, "text": "the screen:"});
             let parts = json!([text, part(dialect, data)]);
@@ -71,12 +69,9 @@ async fn played(proxy: &Proxy, (dialect, stream): (Dialect, bool), data: &str) -
                 Dialect::Responses => last["output"] = parts,
                 Dialect::Messages => last["content"][0]["content"] = parts,
             }
-        } else {
-            let number = agent.history.len();
-            let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
-            agent.result(&call.id, &(0..80).map(line).collect::<String>());
-        }
-    }
+        })
+        .await;
+    agent
 }
 
 /// What a recall of the screen brought.

@@ -3,7 +3,7 @@
 
 use plimsoll::config::Config;
 
-use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, call, says};
+use super::dialects::{Agent, DIALECTS, Dialect, Provider, Reply, call, file, says};
 use super::support::Proxy;
 
 /// What agents say in place of a file, as they say it.
@@ -21,12 +21,6 @@ const STUBS: [&str; 7] = [
     "[File unchanged since last read: /src/1.rs]",
     "<system-reminder>This file is already in your context",
 ];
-
-/// A file of some 700 tokens.
-fn file(number: usize) -> String {
-    let line = |at: usize| format!("let value_{number}_{at} = {};\n", at * 7919 + number);
-    (0..80).map(line).collect()
-}
 
 fn read(id: &str, number: usize, more: &str) -> super::dialects::Call {
     call(
@@ -85,19 +79,16 @@ async fn played_with(
     let mut agent = Agent::new(&proxy, dialect, stream, "reads");
     agent.tools = tools.to_vec();
     agent.user("go");
-    loop {
-        let answer = agent.ask().await;
-        assert!(answer.whole, "{}", answer.bytes);
-        agent.keep(&answer);
-        let Some(call) = answer.calls.first() else {
-            return (proxy, provider, agent);
-        };
-        let text = match call.id.strip_prefix('r') {
-            Some(number) => file(number.parse().unwrap()),
-            None => stub.to_owned(),
-        };
-        agent.result(&call.id, &text);
-    }
+    agent
+        .work(|agent, call| {
+            let text = match call.id.strip_prefix('r') {
+                Some(number) => file(number.parse().unwrap()),
+                None => stub.to_owned(),
+            };
+            agent.result(&call.id, &text);
+        })
+        .await;
+    (proxy, provider, agent)
 }
 
 /// The id that the line below a result names.
@@ -217,13 +208,8 @@ async fn a_pass_does_not_take_what_a_new_result_refers_to() {
         let mut agent = Agent::new(&proxy, dialect, false, "reads");
         agent.tools = vec!["Read"];
         agent.user("go");
-        loop {
-            let answer = agent.ask().await;
-            agent.keep(&answer);
-            if answer.calls.is_empty() {
-                break;
-            }
-            for call in &answer.calls {
+        agent
+            .work(|agent, call| {
                 let text = match call.id.strip_prefix('r') {
                     // The last one is so long that a pass is due.
                     Some("5") => file(5) + &file(15),
@@ -231,8 +217,8 @@ async fn a_pass_does_not_take_what_a_new_result_refers_to() {
                     None => CLAUDE.to_owned(),
                 };
                 agent.result(&call.id, &text);
-            }
-        }
+            })
+            .await;
         let sent = provider.newest();
         assert_eq!(sent.result("r1"), Some(file(1)), "{dialect:?}");
         assert_eq!(sent.result("again").as_deref(), Some(CLAUDE), "{dialect:?}");
