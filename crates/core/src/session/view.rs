@@ -248,34 +248,34 @@ impl View {
         }
     }
 
-    /// Writes the note of one episode again, or removes it if none is due.
+    /// Writes the note of one episode again, or removes it if none is due. It stands at one end of the episode
+    /// only: a tombstone at the start replaces the line that an earlier pass left at the end.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let mut put = |at: ItemIndex, text: String| {
-            let text = fronted(&self.transcript, at, text);
-            self.notes.results.insert(at, (measure.note)(text));
-        };
-        match seen.stand_in(episode) {
-            StandIn::Items => {}
-            StandIn::Nothing(carrier) => {
-                for place in [Some(carrier), episode.end].into_iter().flatten() {
-                    self.notes.results.remove(&place);
-                }
-            }
-            StandIn::Tombstone(carrier) => {
-                let text = tombstone::tombstone(seen, episode);
-                put(carrier, text);
-            }
+        let (carrier, note) = match seen.stand_in(episode) {
+            // What is left of a call by itself stays where it is.
+            StandIn::Items => return,
+            StandIn::Nothing(carrier) => (carrier, None),
+            StandIn::Tombstone(carrier) => (
+                carrier,
+                Some((carrier, tombstone::tombstone(seen, episode))),
+            ),
             StandIn::Line(call) => {
                 let state = if episode.end == Some(call) {
                     "closed"
                 } else {
                     "opened"
                 };
-                if let Some(text) = tombstone::stripped(seen, episode, state) {
-                    put(call, text);
-                }
+                let text = tombstone::stripped(seen, episode, state);
+                (call, text.map(|text| (call, text)))
             }
+        };
+        for place in [Some(carrier), episode.end].into_iter().flatten() {
+            self.notes.results.remove(&place);
+        }
+        if let Some((at, text)) = note {
+            let text = fronted(&self.transcript, at, text);
+            self.notes.results.insert(at, (measure.note)(text));
         }
     }
 

@@ -1,7 +1,8 @@
 //! What stands where something went: the line of what is gone, tombstones, the ledger (design
 //! §5). Exact texts, because a model reads them.
 
-use super::say::{act, call, done, end, expl, text};
+use super::properties::{self, SessionTerms};
+use super::say::{Say, act, call, done, end, expl, recall, text, think};
 use super::sim::{Sent, Sim, count};
 
 /// The proxy's own texts in the next request.
@@ -43,6 +44,48 @@ fn a_tombstone_has_the_name_the_whole_description_and_what_went() {
         long.trim()
     );
     assert_eq!(notes(&sim), [want]);
+}
+
+#[test]
+fn a_tombstone_replaces_the_line_at_an_end_that_stays() {
+    // One pass writes the line of `e5` at its end, then its tombstone at its start, and the end stays.
+    let mut sim = properties::session(&SessionTerms::tight(1192));
+    sim.turn([expl("e1"), end("learned-1 much ")]);
+    sim.turn([expl("e2"), end("learned-2 much much ")]);
+    sim.user(32);
+    sim.turn([
+        call("grep", 1),
+        act("e3", &["e2"]),
+        text(1),
+        think(1),
+        done(),
+    ]);
+    sim.turn([text(1), think(42), call("odd", 39)]);
+    sim.turn([
+        expl("e4"),
+        Say::Same,
+        end("learned-4 much much much much "),
+        expl("e5"),
+        text(47),
+        call("grep", 80),
+    ]);
+    sim.turn([
+        end("learned-5 much much much much much "),
+        act("e6", &["e5", "e4"]),
+    ]);
+    sim.turn([
+        done(),
+        recall("delimiter:4"),
+        call("grep", 40),
+        text(10),
+        Say::Same,
+    ]);
+    // The judge of every hop compares what the pass counted with what is sent.
+    sim.turn([call("grep", 39)]);
+    let last = sim.sent.last().unwrap();
+    let e5 = last.gist.iter().filter(|shown| shown.contains("\"e5\""));
+    let e5: Vec<&String> = e5.collect();
+    assert_eq!(e5, ["~closed expl \"e5\" · context 1.0k/1.1k"]);
 }
 
 #[test]
