@@ -248,32 +248,49 @@ impl View {
         }
     }
 
-    /// Writes the note of one episode again, or removes it if none is due. It stands at one end of the episode
-    /// only: a tombstone at the start replaces the line that an earlier pass left at the end.
+    /// Writes the note of one episode again, or removes it if none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
+        let transcript = Arc::clone(&self.transcript);
+        let stand_in = self.marked().stand_in(episode);
+        // A line stands at the end of an episode, and a tombstone at its start: no line outlives it.
+        if let (StandIn::Nothing(carrier) | StandIn::Tombstone(carrier), end) =
+            (stand_in, episode.end)
+        {
+            self.notes.results.remove(&carrier);
+            if let Some(end) = end {
+                self.notes.results.remove(&end);
+            }
+            // The call that closed it may have opened the next one, which has its own note there.
+            let next = end.and_then(|end| transcript.items.get(end)?.episode);
+            let next = next.and_then(|next| transcript.graph.episodes.get(next));
+            if let Some(next) = next.filter(|next| next.carrier == end) {
+                self.put_note(next, measure, |at| Some(at) == end);
+            }
+        }
+        self.put_note(episode, measure, |_| true);
+    }
+
+    /// Writes the note of one episode, if one is due at a place that is meant.
+    fn put_note(
+        &mut self,
+        episode: &Episode,
+        measure: Measure<'_>,
+        meant: impl Fn(ItemIndex) -> bool,
+    ) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let (carrier, note) = match seen.stand_in(episode) {
-            // What is left of a call by itself stays where it is.
-            StandIn::Items => return,
-            StandIn::Nothing(carrier) => (carrier, None),
-            StandIn::Tombstone(carrier) => (
-                carrier,
-                Some((carrier, tombstone::tombstone(seen, episode))),
-            ),
+        let (at, text) = match seen.stand_in(episode) {
+            StandIn::Items | StandIn::Nothing(_) => return,
+            StandIn::Tombstone(carrier) => (carrier, Some(tombstone::tombstone(seen, episode))),
             StandIn::Line(call) => {
                 let state = if episode.end == Some(call) {
                     "closed"
                 } else {
                     "opened"
                 };
-                let text = tombstone::stripped(seen, episode, state);
-                (call, text.map(|text| (call, text)))
+                (call, tombstone::stripped(seen, episode, state))
             }
         };
-        for place in [Some(carrier), episode.end].into_iter().flatten() {
-            self.notes.results.remove(&place);
-        }
-        if let Some((at, text)) = note {
+        if let Some(text) = text.filter(|_| meant(at)) {
             let text = fronted(&self.transcript, at, text);
             self.notes.results.insert(at, (measure.note)(text));
         }
@@ -283,13 +300,10 @@ impl View {
     /// bounds of their episode: what was evicted stays evicted.
     fn note_strays(&mut self, measure: Measure<'_>) {
         let seen = Marked::new(&self.transcript, &self.marks);
-        let carried = |item: &Item| {
-            item.kind == ItemKind::Call
-                && seen.marks.get(item.no) == Mark::Tombstone
-                // If an earlier pass left a stub, that is shown again.
-                && seen.marks.kept(item.no).is_none()
-        };
+        let carried =
+            |item: &Item| item.kind == ItemKind::Call && seen.marks.get(item.no) == Mark::Tombstone;
         for (index, item) in seen.transcript.items.indexed() {
+            // If an earlier pass left a stub, that is shown again. A pointer is not, once what it points to has gone.
             if carried(item) && !self.notes.results.contains_key(&index) {
                 let text = fronted(&self.transcript, index, tombstone::stray(item));
                 let note = (measure.note)(text);

@@ -8,7 +8,7 @@ use plimsoll_model::{ItemNo, Marks, Usage};
 use plimsoll_wire::Dialect;
 use serde_json::Value;
 
-use super::say::{Say, act, call, done, end, expl, hop, text, think};
+use super::say::{Say, act, call, done, end, expl, hop, same, text, think};
 use super::sim::Sim;
 
 /// Changes the client's newest message of a role.
@@ -89,6 +89,36 @@ fn text_of_an_earlier_hop_stays_when_its_calls_go() {
     sim.align();
     let (sent, _) = sim.look();
     assert_eq!(sent.gist[2..], ["text1", "read1", "=read1"]);
+}
+
+#[test]
+fn a_pointer_that_carried_a_tombstone_shows_nothing_again_once_the_client_moves_its_episode() {
+    let mut sim = Sim::new();
+    sim.settings.budget.ladder = "repeat+cwl".parse().unwrap();
+    sim.turn([call("grep", 40)]);
+    sim.turn([act("b", &[]), call("read", 200)]);
+    // The pointer is the first call of a span of its own.
+    sim.turn([done(), same()]);
+    sim.turn([expl("c"), call("bash", 60)]);
+    sim.turn([text(1)]);
+    let (_, all) = sim.look();
+    sim.ceiling(all.estimate - 360);
+    sim.turn([text(1)]);
+    // Without the act, that span is the end of the one before.
+    let at = sim
+        .messages
+        .iter()
+        .position(|one| one.contains("\"read\""))
+        .unwrap();
+    sim.messages.drain(at..at + 2);
+    sim.align();
+    sim.ceiling(1_000_000);
+    let (sent, _) = sim.look();
+    assert!(
+        !sent.gist.contains(&"=read1".to_owned()),
+        "{:#?}",
+        sent.gist
+    );
 }
 
 #[test]
