@@ -11,7 +11,6 @@ use super::order::{CALLS, STAGES};
 use super::plan::Move;
 use super::work::Work;
 use crate::session::graph::{Episode, EpisodeKind};
-use crate::session::index::ItemIndex;
 
 /// Takes calls of free acts, then the acts whole; then the same of exploration; each oldest first. An evicted act may
 /// free what it depended on; evicted exploration frees nothing. So one walk over each is enough.
@@ -79,41 +78,28 @@ pub(super) fn take_open_calls(work: &mut Work<'_>, open: &[&Episode]) {
 /// Takes calls of an episode that can still grow. A batch never frees more than is needed, so the pass can still stop
 /// as soon as the target is met. Removing calls one by one would write the line of what is gone each time.
 fn take_batches(work: &mut Work<'_>, episode: &Episode, level: Level) {
-    let mut due = open_calls(work, episode, level).into_iter().peekable();
-    while !work.met() && due.peek().is_some() {
+    let (calls, mut batch) = calls_of(work, episode, level);
+    let mut due = calls.into_iter().peekable();
+    while !work.met() && (due.peek().is_some() || !batch.is_empty()) {
         let excess = work.total().saturating_sub(work.target);
-        let mut most = 0;
-        let mut batch = Vec::new();
+        let mut most: u64 = batch.iter().map(|one| work.most(one.item)).sum();
         while most < excess
             && let Some(one) = due.next()
         {
             most += work.most(one.item);
             batch.push(one);
         }
-        batch.extend(work.line_holder(episode));
-        work.apply(episode, Level::Open, batch);
+        work.apply(episode, Level::Open, std::mem::take(&mut batch));
     }
 }
 
-/// The calls of one level that may go from an episode that can still grow, oldest first.
-fn open_calls(work: &Work<'_>, episode: &Episode, level: Level) -> Vec<Move> {
-    let tombstone = work.carrier(episode);
-    let goes = |index: &ItemIndex| {
-        let item = work.item(*index)?;
-        let pair = item.kind == ItemKind::Call && item.delimiter.is_none();
-        let carrier = episode.kind == EpisodeKind::Implicit && tombstone == Some(*index);
-        let mark = if carrier {
-            Mark::Tombstone
-        } else {
-            Mark::Removed
-        };
-        let goes = pair
-            && work.is_bulk(item) == (level == Level::Bulk)
-            && !work.protected(*index)
-            && work.mark(*index) < mark;
-        goes.then_some(Move::whole(*index, mark))
-    };
-    episode.items.iter().filter_map(goes).collect()
+/// The calls of a level that go from an episode, and the moves that come with the first of them: they have a line
+/// say what is gone.
+fn calls_of(work: &Work<'_>, episode: &Episode, level: Level) -> (Vec<Move>, Vec<Move>) {
+    let moves = work.strip(episode, |item| {
+        item.kind == ItemKind::Call && work.is_bulk(item) == (level == Level::Bulk)
+    });
+    moves.into_iter().partition(|one| one.mark == Mark::Removed)
 }
 
 /// Replaces texts of spans without calls by a line each, oldest first, before any of them is
@@ -153,11 +139,7 @@ fn one_by_one<'a>(
     episode: &'a Episode,
     level: Level,
 ) {
-    let moves = work.strip(episode, |item| {
-        item.kind == ItemKind::Call && work.is_bulk(item) == (level == Level::Bulk)
-    });
-    let (calls, mut first): (Vec<Move>, Vec<Move>) =
-        moves.into_iter().partition(|one| one.mark == Mark::Removed);
+    let (calls, mut first) = calls_of(work, episode, level);
     if calls.is_empty() {
         return apply(work, levels, episode, level, first);
     }

@@ -4,7 +4,7 @@
 use plimsoll_wire::Dialect;
 use serde_json::Value;
 
-use super::properties::{Event, Piece, SessionTerms, play_in};
+use super::properties::{self, Event, Piece, SessionTerms, play_in};
 use super::say::{act, call, done, end, expl, text};
 use super::sim::{Sim, check};
 use crate::policy::Order;
@@ -130,4 +130,22 @@ fn the_ledger_is_counted_where_the_last_fold_leaves_it() {
         &SessionTerms::short_spans(2_130),
         &events,
     );
+}
+
+#[test]
+fn an_open_span_has_its_tombstone_with_the_first_call_that_goes() {
+    let terms = SessionTerms::tight(897).without_recall();
+    let mut sim = properties::session(&terms);
+    sim.settings.budget.order = Order::Levels;
+    sim.labels.rich = true;
+    sim.settings.budget.implicit_tokens = 569;
+    sim.settings.budget.ladder = "keep+cwl".parse().unwrap();
+    // The lightest call carries the tombstone, and it is not the oldest.
+    let events = [
+        Event::Turn(vec![Piece::Call(0, 32), Piece::Text(1)]),
+        Event::Turn(vec![Piece::Same, Piece::Screen(0, 0, 5)]),
+        Event::Turn(vec![Piece::Screen(0, 8, 8), Piece::Call(3, 38)]),
+        Event::Turn(vec![Piece::Text(1)]),
+    ];
+    properties::play_on(sim, &terms, &events);
 }
