@@ -1,6 +1,8 @@
 //! Decides when a pass may happen (design §6): forced at the ceiling, free while the provider's
-//! cache is cold. Also decides how deep it goes. Pure: the time is an argument. Never chooses what
+//! cache is cold, and at a new user message where that pays. Also decides how deep it goes. Pure: the time is an argument. Never chooses what
 //! is evicted.
+
+pub mod moments;
 
 use plimsoll_model::label_set;
 
@@ -47,11 +49,15 @@ label_set!(
         Emergency => "emergency",
         /// An operator asked for it.
         Asked => "asked",
+        /// A new user message has come, and the arithmetic says that a pass there pays.
+        Boundary => "boundary",
+        /// A new user message has come, and the work that follows is expected to reach the ceiling.
+        Forecast => "forecast",
     }
 );
 
 /// What is known of a session when its floor is chosen, in tokens.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// The ceiling.
     pub ceiling: u64,

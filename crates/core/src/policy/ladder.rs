@@ -25,6 +25,10 @@ label_set!(
         Yellow => "yellow",
         /// In passes while the model's window is red.
         Red => "red",
+        /// In a pass at a new user message, where the arithmetic says that it pays (paper 003).
+        User => "user",
+        /// In a pass at a new user message, where the work that follows is expected to reach the ceiling.
+        Forecast => "forecast",
     }
 );
 
@@ -80,7 +84,7 @@ fn moments(policy: Policy) -> &'static str {
     } else if policy == Policy::Keep {
         "it holds in every pass"
     } else {
-        "it runs at `pass`, `cold`, `unmet`, `yellow` or `red`"
+        "it runs at `pass`, `cold`, `unmet`, `yellow`, `red`, `user` or `forecast`"
     }
 }
 
@@ -180,6 +184,12 @@ impl Ladder {
         self.0.iter().any(|rung| rung.policy == policy)
     }
 
+    /// Whether a policy runs at this moment.
+    #[must_use]
+    pub fn runs_at(&self, when: When) -> bool {
+        self.0.iter().any(|rung| rung.when == when)
+    }
+
     /// The policy after which the whole is named where one word has to do: the first that evicts.
     #[must_use]
     pub fn main(&self) -> Policy {
@@ -253,6 +263,7 @@ mod tests {
             "none",
             "recency@cold+cwl",
             "cwl@red",
+            "cwl+cwl@user+cwl@forecast",
         ] {
             let ladder: Ladder = text.parse().unwrap();
             assert_eq!(ladder.to_string(), text);
@@ -275,7 +286,7 @@ mod tests {
             ("repeat@pass+cwl", "it runs once for each new result"),
             (
                 "cwl@entry",
-                "it runs at `pass`, `cold`, `unmet`, `yellow` or `red`",
+                "it runs at `pass`, `cold`, `unmet`, `yellow`, `red`, `user` or `forecast`",
             ),
             ("cwl@noon", "`cwl` can't run at `noon`"),
         ] {

@@ -44,9 +44,20 @@ impl OwnTexts<'_> {
             Some(window) => Zone::of_window(size, window),
             None => Zone::Green,
         };
+        // A pass at a new user message has rungs of its own.
+        let own = match trigger {
+            Trigger::Boundary => Some(When::User),
+            Trigger::Forecast => Some(When::Forecast),
+            Trigger::Ceiling
+            | Trigger::Cold
+            | Trigger::Guidance
+            | Trigger::Emergency
+            | Trigger::Asked => None,
+        };
         // An earlier rung may have done all that there is to do.
         let due = |rung: &Rung, floor, size| match rung.when {
-            When::Entry => false,
+            when if own.is_some() => own == Some(when) && size > floor,
+            When::Entry | When::User | When::Forecast => false,
             When::Pass => size > floor,
             When::Cold => free && size > floor,
             When::Unmet => size > target.ceiling,

@@ -9,6 +9,7 @@ mod inject;
 mod later_hops;
 mod limits;
 mod look;
+mod moment;
 mod moved_marks;
 mod pass;
 mod thoughts;
@@ -38,7 +39,7 @@ use super::renamed;
 use super::settings::Terms;
 use super::text_results::Fronts;
 use crate::commit::Trigger;
-use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target};
+use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target, When};
 use crate::render::prefix::Bonds;
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
@@ -166,7 +167,7 @@ pub struct Prepared {
     /// The pass that was committed.
     pub pass: Option<(Trigger, Box<Proposal>)>,
     /// What started a pass that was not committed, because it would free too little for the cached
-    /// prefix that it breaks.
+    /// prefix that it breaks. A pass at a new user message that would pay stands here, too, if no policy runs there.
     pub declined: Option<Trigger>,
     /// What can't be evicted, if the budget can't be met.
     pub pinned: Option<Pinned>,
@@ -392,7 +393,10 @@ impl TurnState {
         let most = self.sets_breakpoints(tools.family);
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks.
-        let trigger = self.trigger(tools, estimate, &limits, refused);
+        let due = self.trigger(tools, &view, &limits, refused);
+        let runs = due != Some(Trigger::Boundary) || self.terms.ladder.runs_at(When::User);
+        let (trigger, unmade) = if runs { (due, None) } else { (None, due) };
+        declined = declined.or(unmade);
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             (config.held, loosened) = self.held(tools, &written, &view, (&config, limits, trigger));

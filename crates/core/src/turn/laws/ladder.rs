@@ -5,6 +5,7 @@ use plimsoll_model::{EditKind, Edits, Globs, ItemKind, ItemNo, Kept, Mark, Marks
 
 use super::say::{again, call, same, text};
 use super::sim::Sim;
+use crate::commit::{Floor, Trigger};
 use crate::policy::{Move, Plan, PlanError, Policy, Protection, Rules};
 use crate::session::index::ItemIndex;
 use crate::session::marked::Marked;
@@ -66,6 +67,72 @@ fn each_rung_runs_when_it_is_due() {
             .count();
         assert_eq!(only, 0, "{ladder}");
     }
+}
+
+/// A session of three stretches of work, which a user message begins each, before the next of them.
+fn stretches(ladder: &str) -> Sim {
+    let mut sim = Sim::new();
+    sim.settings.budget.ladder = ladder.parse().unwrap();
+    sim.settings.budget.floor = Floor::Fraction(0.5);
+    for _ in 0..3 {
+        for _ in 0..4 {
+            sim.turn([call("read", 300)]);
+        }
+        sim.turn([text(5)]);
+        sim.user(5);
+    }
+    sim
+}
+
+/// What started a pass of the next hop, and one that was not made, under a budget of so many times the whole.
+fn moments(sim: &Sim, times: f64) -> (Option<Trigger>, Option<Trigger>) {
+    let (_, all) = sim.look();
+    let mut sim = sim.clone();
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small sizes"
+    )]
+    sim.ceiling((all.whole as f64 * times) as u64);
+    let (_, prepared) = sim.look();
+    let pass = prepared.pass.as_ref();
+    if let Some((_, proposal)) = pass {
+        assert_eq!(proposal.size, prepared.estimate);
+    }
+    (pass.map(|(trigger, _)| *trigger), prepared.declined)
+}
+
+#[test]
+fn a_pass_at_a_user_message_is_made_where_it_pays_and_only_there() {
+    let boundary = Some(Trigger::Boundary);
+    let sim = stretches("cwl+cwl@user");
+    assert_eq!(moments(&sim, 1.5), (boundary, None));
+    // What is far below its budget stays, and so does what the budget forces anyway.
+    assert_eq!(moments(&sim, 3.0), (None, None));
+    assert_eq!(moments(&sim, 0.9).0, Some(Trigger::Ceiling));
+    // Without a policy there it is only counted.
+    assert_eq!(moments(&stretches("cwl"), 1.5), (None, boundary));
+    // What is written to the cache anew costs more than is saved.
+    let mut dear = sim.clone();
+    (dear.family.prices.read, dear.family.prices.write) = (0.1, 1.25);
+    assert_eq!(moments(&dear, 1.5), (None, None));
+    // Within the work no user message is new.
+    let mut within = sim;
+    within.turn([call("read", 300)]);
+    assert_eq!(moments(&within, 1.5), (None, None));
+}
+
+#[test]
+fn a_pass_is_made_before_work_that_is_expected_to_reach_the_budget() {
+    let forecast = Some(Trigger::Forecast);
+    let mut sim = stretches("cwl+cwl@forecast");
+    (sim.family.prices.read, sim.family.prices.write) = (0.1, 1.25);
+    // A stretch is a third of the whole.
+    assert_eq!(moments(&sim, 1.2), (forecast, None));
+    assert_eq!(moments(&sim, 1.6), (None, None));
+    sim.settings.budget.ladder = "cwl".parse().unwrap();
+    assert_eq!(moments(&sim, 1.2), (None, None));
 }
 
 #[test]

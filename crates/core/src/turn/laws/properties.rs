@@ -11,7 +11,7 @@ use super::say::{Say, act, again, bring, call, done, end, expl, hop, same, text,
 use super::sim::Sim;
 use super::terminals::Terminals;
 use crate::commit::Floor;
-use crate::policy::{Ladder, Order, Policy, Rung};
+use crate::policy::{Ladder, Order, Policy, Rung, When};
 use crate::turn::settings::{Guidance, Offer, ProtectRecent};
 use crate::turn::{NamedAsk, PinAsk, RungSettings};
 
@@ -179,7 +179,7 @@ impl SessionTerms {
 
 pub fn terms() -> impl Strategy<Value = SessionTerms> {
     let budget = (700_u32..5000, prop::option::of(0.2_f64..0.95), 0_u32..700);
-    let flags = any::<[bool; 12]>();
+    let flags = any::<[bool; 13]>();
     let guide = (
         prop::sample::select(&[Offer::Start, Offer::Line][..]),
         prop::sample::select(&[0.0, 0.0, 0.4, 1.0, 1.0][..]),
@@ -200,7 +200,7 @@ pub fn terms() -> impl Strategy<Value = SessionTerms> {
             auto_close: flags[4],
             recall: flags[6],
             levels: flags[5],
-            ladder: ladder(&flags[8..11]),
+            ladder: ladder(&flags[8..]),
             keeps: flags[11],
             filter,
             offer,
@@ -210,15 +210,22 @@ pub fn terms() -> impl Strategy<Value = SessionTerms> {
 }
 
 /// The episode graph, with some of the rungs for new results before it.
+/// The ladder of the entering policies that are wanted, before `cwl`; the fifth says whether that runs at user
+/// messages, too.
 fn ladder(wanted: &[bool]) -> Ladder {
     let entering = [Policy::Repeat, Policy::Admit, Policy::LoopGuard];
-    let wanted = entering
+    let wants = |at: usize| wanted.get(at).is_some_and(|wanted| *wanted);
+    let entering = (0..).zip(entering).filter(|(at, _)| wants(*at));
+    let rungs = entering.map(|(_, policy)| policy);
+    let rungs = rungs.chain([Policy::Keep, Policy::Cwl]).map(Rung::new);
+    let moments = [When::User, When::Forecast]
         .into_iter()
-        .zip(wanted)
-        .filter(|(_, wanted)| **wanted);
-    let wanted = wanted.map(|(policy, _)| policy);
-    let rungs = wanted.chain([Policy::Keep, Policy::Cwl]);
-    Ladder::new(rungs.map(Rung::new).collect()).unwrap()
+        .filter(|_| wants(4));
+    let moments = moments.map(|when| Rung {
+        policy: Policy::Cwl,
+        when,
+    });
+    Ladder::new(rungs.chain(moments).collect()).unwrap()
 }
 
 pub fn session(terms: &SessionTerms) -> Sim {

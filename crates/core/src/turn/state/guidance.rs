@@ -78,7 +78,14 @@ impl TurnState {
         }
         match prepared.pass.as_ref().map(|(trigger, _)| trigger) {
             Some(Trigger::Ceiling | Trigger::Emergency) => return Some(GuideReason::Pass),
-            Some(Trigger::Cold | Trigger::Guidance | Trigger::Asked) | None => {}
+            Some(
+                Trigger::Cold
+                | Trigger::Guidance
+                | Trigger::Asked
+                | Trigger::Boundary
+                | Trigger::Forecast,
+            )
+            | None => {}
         }
         let mark = self.terms.guide_above(prepared.ceiling);
         mark.filter(|mark| prepared.estimate > *mark && !costs)

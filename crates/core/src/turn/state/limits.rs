@@ -46,7 +46,29 @@ impl TurnState {
             Some(size) => (size as f64 * 0.8 / ratio) as u64,
             None => (f64::from(self.terms.ceiling) / ratio) as u64,
         };
-        // How fast the session grows decides how deep a pass pays.
+        let growth = self.growth(tools, transcript, ceiling);
+        Target {
+            fixed: self.fixed,
+            ceiling,
+            floor: commit::floor(self.terms.commit, &growth),
+            window: self
+                .terms
+                .window
+                .map(|size| (f64::from(size) / ratio) as u64),
+        }
+    }
+
+    /// How fast the session grows, and what it pays, which decide how deep a pass goes and when one pays.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "token counts are far below 2^52"
+    )]
+    pub(super) fn growth(
+        &self,
+        tools: &HopContext<'_>,
+        transcript: &Transcript,
+        ceiling: u64,
+    ) -> Growth {
         let turns = self.path.entries.len();
         let spoken: u64 = transcript
             .items
@@ -62,22 +84,13 @@ impl TurnState {
             .filter_map(|entry| transcript.items.get(entry.items.start))
             .map(|item| u64::from(item.tokens))
             .sum();
-        let growth = Growth {
+        Growth {
             ceiling,
             protected: protected + self.fixed,
             per_turn,
             read: tools.family.prices.read,
             write: self.write_price(tools.family),
             thoughts: self.stake(tools.family, transcript),
-        };
-        Target {
-            fixed: self.fixed,
-            ceiling,
-            floor: commit::floor(self.terms.commit, &growth),
-            window: self
-                .terms
-                .window
-                .map(|size| (f64::from(size) / ratio) as u64),
         }
     }
 }

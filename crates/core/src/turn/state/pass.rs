@@ -75,7 +75,17 @@ impl TurnState {
         let proposal = self.proposed(written, trigger, begun, config, limits);
         let freed = (view.size() + self.fixed).saturating_sub(proposal.size);
         let stake = self.stake(tools.family, view.transcript());
-        let pays = commit::pays_for_thoughts(freed, self.write_price(tools.family), stake);
+        let pays = match trigger {
+            Trigger::Boundary => self.pays_at_user(tools, begun, &proposal, limits.ceiling),
+            Trigger::Ceiling
+            | Trigger::Cold
+            | Trigger::Guidance
+            | Trigger::Emergency
+            | Trigger::Asked
+            | Trigger::Forecast => {
+                commit::pays_for_thoughts(freed, self.write_price(tools.family), stake)
+            }
+        };
         let pinned = proposal.pinned;
         if !is_taken(trigger, &proposal, freed, limits.ceiling, pays) {
             return PassMade {

@@ -6,6 +6,7 @@ use plimsoll_model::Role;
 use super::{HopContext, TurnState};
 use crate::commit::{self, Trigger};
 use crate::policy::{Proposal, Target};
+use crate::session::view::View;
 use crate::turn::asked;
 
 impl TurnState {
@@ -13,10 +14,11 @@ impl TurnState {
     pub(super) fn trigger(
         &self,
         tools: &HopContext<'_>,
-        size: u64,
+        view: &View,
         limits: &Target,
         refused: Option<u64>,
     ) -> Option<Trigger> {
+        let size = view.size() + self.fixed;
         if !self.is_managed() {
             return None;
         }
@@ -41,7 +43,11 @@ impl TurnState {
         // Only the first hop: the hops after it follow within the time that a cache lasts.
         let due = size > limits.floor || self.awaits_pass();
         let free = first && due && commit::is_cold(&warmth);
-        free.then_some(Trigger::Cold)
+        if free {
+            return Some(Trigger::Cold);
+        }
+        let user = first && size > limits.floor;
+        user.then(|| self.at_user(tools, view, limits)).flatten()
     }
 
     /// Whether the conversation was answered before and nothing of it is known.
@@ -67,7 +73,7 @@ impl TurnState {
 
 /// Whether a pass is committed. A forced pass that can't reach the ceiling, and a free one, must
 /// free enough to be worth the cached prefix that they break. `pays` says whether a free one is worth the
-/// thoughts that it ends.
+/// thoughts that it ends, and one at a new user message what it costs.
 pub(super) fn is_taken(
     trigger: Trigger,
     proposal: &Proposal,
@@ -85,6 +91,8 @@ pub(super) fn is_taken(
         Trigger::Emergency | Trigger::Guidance | Trigger::Asked => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
         // What an operator asked for is taken while that costs nothing.
+        Trigger::Boundary => worth && pays,
+        Trigger::Forecast => worth,
         Trigger::Cold => (worth && pays) || asked::takes(proposal),
     }
 }

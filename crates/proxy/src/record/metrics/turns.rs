@@ -273,7 +273,7 @@ fn passes(t: &mut Table<'_>) -> Result<(), Error> {
     )?;
     t.counts(
         "passes_declined_total",
-        "Passes that would have freed too little for the prefix that they break",
+        "Passes not made: they free too little for the prefix that they break, or pay at `boundary` and no policy runs there",
         "trigger",
         |turn, add| {
             each(turn.hops.iter().filter_map(|hop| hop.declined), |trigger| {
