@@ -1,6 +1,6 @@
 //! Decides when a pass may happen (design §6): forced at the ceiling, free while the provider's
-//! cache is cold, and at a new user message where that pays. Also decides how deep it goes. Pure: the time is an argument. Never chooses what
-//! is evicted.
+//! cache is cold, and at a new user message where that pays. Also decides how deep it goes. Pure:
+//! the time is an argument. Never chooses what is evicted.
 
 pub mod moments;
 

@@ -90,9 +90,9 @@ pub(super) fn is_taken(
     match trigger {
         Trigger::Emergency | Trigger::Guidance | Trigger::Asked => true,
         Trigger::Ceiling => proposal.pinned.is_none() || worth,
-        // What an operator asked for is taken while that costs nothing.
         Trigger::Boundary => worth && pays,
         Trigger::Forecast => worth,
+        // What an operator asked for is taken while that costs nothing.
         Trigger::Cold => (worth && pays) || asked::takes(proposal),
     }
 }
