@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// What a newcomer reads in five minutes.
 const README_WORDS: usize = 1_100;
-/// All documents, those that tests write included, as `wc -w` counts without bars of tables and dashes.
+/// All documents, those that tests write included, as `wc -w` counts.
 const DOCS_WORDS: usize = 30_000;
 /// The longest sentence outside of tables and code.
 const SENTENCE_WORDS: usize = 35;
