@@ -39,7 +39,7 @@ use super::renamed;
 use super::settings::Terms;
 use super::text_results::Fronts;
 use crate::commit::Trigger;
-use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target, When};
+use crate::policy::{self, Order, Pinned, Policy, Proposal, Repetition, Target};
 use crate::render::prefix::Bonds;
 use crate::render::tools::Injected;
 use crate::render::{self, Breakpoints, RenderError};
@@ -394,9 +394,8 @@ impl TurnState {
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks.
         let due = self.trigger(tools, &view, &limits, refused);
-        let runs = due != Some(Trigger::Boundary) || self.terms.ladder.runs_at(When::User);
-        let (trigger, unmade) = if runs { (due, None) } else { (None, due) };
-        declined = declined.or(unmade);
+        declined = due.filter(|due| self.is_only_counted(*due));
+        let trigger = due.filter(|_| declined.is_none());
         let mut loosened = 0;
         if let Some(trigger) = trigger {
             (config.held, loosened) = self.held(tools, &written, &view, (&config, limits, trigger));

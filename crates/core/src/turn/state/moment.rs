@@ -40,6 +40,11 @@ impl TurnState {
         pays.then_some(Trigger::Boundary)
     }
 
+    /// Whether a pass would pay at a new user message, and no policy runs there to make it.
+    pub(super) fn is_only_counted(&self, due: Trigger) -> bool {
+        due == Trigger::Boundary && !self.terms.ladder.runs_at(When::User)
+    }
+
     /// Whether a pass at a new user message pays, as it was proposed.
     pub(super) fn pays_at_user(
         &self,
