@@ -374,7 +374,7 @@ impl TurnState {
         // A client that changed what stood before a thought has lost it.
         let (mut view, mut bonds) = self.in_place(tools, &written, view);
         let whole = self.whole(&transcript, view.size() + self.fixed);
-        let (mut pass, mut declined, mut pinned) = (None, None, None);
+        let (mut pass, mut pinned) = (None, None);
         let (mut cut, mut unpassed) = (None, None);
         let mut config = self.eviction(tools);
         // Rungs for new results run before a pass: what they free may make it needless. Their marks
@@ -394,7 +394,7 @@ impl TurnState {
         let before = most.and_then(|_| policy::next_cut(view.marked()));
         // A pass, if one is due and worth what it breaks.
         let due = self.trigger(tools, &view, &limits, refused);
-        declined = due.filter(|due| self.is_only_counted(*due));
+        let mut declined = due.filter(|due| self.is_only_counted(*due));
         let trigger = due.filter(|_| declined.is_none());
         let mut loosened = 0;
         if let Some(trigger) = trigger {
