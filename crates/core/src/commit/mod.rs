@@ -57,7 +57,7 @@ label_set!(
 );
 
 /// What is known of a session when its floor is chosen, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Growth {
     /// The ceiling.
     pub ceiling: u64,

@@ -4,7 +4,7 @@
 use super::Growth;
 
 /// What is known of a session when a new user message arrives.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The size of the view, in tokens.
     pub size: u64,
@@ -15,7 +15,7 @@ pub struct Moment {
 }
 
 /// What a pass would leave of a view, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// The size of the view behind it.
     pub size: u64,
@@ -24,9 +24,9 @@ pub struct Passed {
 }
 
 /// What a pass at a new user message saves by the next pass, in plain tokens: `N·(C − C′)·r − (C′ − cut)(w − r)`, less
-/// the thoughts that it ends (paper 003 §5.3, with the session's own N). Negative where it costs. N is as many requests
-/// as there were so far, and no more than there are until the ceiling forces a pass anyway. `None` while the session's
-/// growth is not known.
+/// the thoughts that it ends (paper 003, *Recoverability and Cache-Aware Commit*). Negative where it costs. N is the
+/// session's own: as many requests as there were so far, and no more than there are until the ceiling forces a pass
+/// anyway. `None` while the session's growth is not known.
 #[must_use]
 #[expect(
     clippy::cast_precision_loss,

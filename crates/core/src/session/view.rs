@@ -250,49 +250,26 @@ impl View {
 
     /// Writes the note of one episode again, or removes it if none is due.
     pub fn note_episode(&mut self, episode: &Episode, measure: Measure<'_>) {
-        let transcript = Arc::clone(&self.transcript);
-        let stand_in = self.marked().stand_in(episode);
-        // A line stands at the end of an episode, and a tombstone at its start: no line outlives it.
-        if let (StandIn::Nothing(carrier) | StandIn::Tombstone(carrier), end) =
-            (stand_in, episode.end)
-        {
-            self.notes.results.remove(&carrier);
-            if let Some(end) = end {
-                self.notes.results.remove(&end);
+        let seen = Marked::new(&self.transcript, &self.marks);
+        let notes = &mut self.notes.results;
+        let mut next = None;
+        if let StandIn::Nothing(carrier) | StandIn::Tombstone(carrier) = seen.stand_in(episode) {
+            // A line stands at the end of an episode, and a tombstone at its start: no line outlives it.
+            for place in [Some(carrier), episode.end].into_iter().flatten() {
+                notes.remove(&place);
             }
             // The call that closed it may have opened the next one, which has its own note there.
-            let next = end.and_then(|end| transcript.items.get(end)?.episode);
-            let next = next.and_then(|next| transcript.graph.episodes.get(next));
-            if let Some(next) = next.filter(|next| next.carrier == end) {
-                self.put_note(next, measure, |at| Some(at) == end);
-            }
+            let opened = episode
+                .end
+                .and_then(|end| seen.transcript.items.get(end)?.episode);
+            let opened = opened.and_then(|opened| seen.transcript.graph.episodes.get(opened));
+            let opened = opened.filter(|opened| opened.carrier == episode.end);
+            let note = opened.and_then(|opened| note_of(seen, opened));
+            next = note.filter(|(at, _)| Some(*at) == episode.end);
         }
-        self.put_note(episode, measure, |_| true);
-    }
-
-    /// Writes the note of one episode, if one is due at a place that is meant.
-    fn put_note(
-        &mut self,
-        episode: &Episode,
-        measure: Measure<'_>,
-        meant: impl Fn(ItemIndex) -> bool,
-    ) {
-        let seen = Marked::new(&self.transcript, &self.marks);
-        let (at, text) = match seen.stand_in(episode) {
-            StandIn::Items | StandIn::Nothing(_) => return,
-            StandIn::Tombstone(carrier) => (carrier, Some(tombstone::tombstone(seen, episode))),
-            StandIn::Line(call) => {
-                let state = if episode.end == Some(call) {
-                    "closed"
-                } else {
-                    "opened"
-                };
-                (call, tombstone::stripped(seen, episode, state))
-            }
-        };
-        if let Some(text) = text.filter(|_| meant(at)) {
-            let text = fronted(&self.transcript, at, text);
-            self.notes.results.insert(at, (measure.note)(text));
+        for (at, text) in [next, note_of(seen, episode)].into_iter().flatten() {
+            let text = fronted(seen.transcript, at, text);
+            notes.insert(at, (measure.note)(text));
         }
     }
 
@@ -473,6 +450,22 @@ struct Said {
     thought: bool,
     /// Whether evicted text of it is shown again beside its calls.
     called: bool,
+}
+
+/// The note of an episode, and the call whose result holds it. `None` if none is due.
+fn note_of(seen: Marked<'_>, episode: &Episode) -> Option<(ItemIndex, String)> {
+    match seen.stand_in(episode) {
+        StandIn::Items | StandIn::Nothing(_) => None,
+        StandIn::Tombstone(carrier) => Some((carrier, tombstone::tombstone(seen, episode))),
+        StandIn::Line(call) => {
+            let state = if episode.end == Some(call) {
+                "closed"
+            } else {
+                "opened"
+            };
+            Some((call, tombstone::stripped(seen, episode, state)?))
+        }
+    }
 }
 
 /// Whether a part of an item may be left: it is a call of the client or a text.

@@ -4,8 +4,8 @@
 use plimsoll_model::Role;
 
 use super::{HopContext, TurnState};
-use crate::commit::Trigger;
 use crate::commit::moments::{self, Moment, Passed};
+use crate::commit::{Growth, Trigger};
 use crate::policy::{self, Proposal, Target, When};
 use crate::session::index::EntryIndex;
 use crate::session::transcript::Transcript;
@@ -21,15 +21,10 @@ impl TurnState {
         view: &View,
         limits: &Target,
     ) -> Option<Trigger> {
-        let transcript = view.transcript();
         let moment = self.moment(view)?;
-        let growth = self.growth(tools, transcript, limits.ceiling);
+        let growth = self.growth(tools, view.transcript(), limits.ceiling);
         let cut = policy::next_cut(view.marked())?;
-        let after = Passed {
-            size: limits.floor,
-            cut: self.before(view, cut),
-        };
-        let pays = moments::saves(&moment, after, &growth).is_some_and(|saved| saved > 0.0);
+        let pays = self.pays(view, &moment, &growth, (limits.floor, cut));
         let ladder = &self.terms.ladder;
         if ladder.runs_at(When::Forecast)
             && !(pays && ladder.runs_at(When::User))
@@ -54,19 +49,32 @@ impl TurnState {
         ceiling: u64,
     ) -> bool {
         let transcript = view.transcript();
-        let moves = proposal.plan.moves().iter().map(|(no, _)| *no);
-        let first = moves.min();
+        let first = proposal.plan.moves().iter().map(|(no, _)| *no).min();
         let mut items = transcript.items.iter();
         let first = items.find(|item| Some(item.no) == first);
         let (Some(moment), Some(first)) = (self.moment(view), first) else {
             return false;
         };
-        let after = Passed {
-            size: proposal.size,
-            cut: self.before(view, first.entry),
-        };
         let growth = self.growth(tools, transcript, ceiling);
-        moments::saves(&moment, after, &growth).is_some_and(|saved| saved > 0.0)
+        self.pays(view, &moment, &growth, (proposal.size, first.entry))
+    }
+
+    /// Whether a pass pays that leaves a view of this size, and all before this message as it was.
+    fn pays(
+        &self,
+        view: &View,
+        moment: &Moment,
+        growth: &Growth,
+        (size, cut): (u64, EntryIndex),
+    ) -> bool {
+        let sizes = view.sizes().indexed();
+        let before = sizes.take_while(|(at, _)| *at < cut);
+        let before: u64 = before.map(|(_, size)| u64::from(*size)).sum();
+        let after = Passed {
+            size,
+            cut: self.fixed + before,
+        };
+        moments::saves(moment, after, growth).is_some_and(|saved| saved > 0.0)
     }
 
     /// The moment, if this request brings a user message and no result since the newest answer.
@@ -77,13 +85,6 @@ impl TurnState {
             requests: self.path.entries.len() + 1,
             boundaries,
         })
-    }
-
-    /// The size of what stands before a message.
-    fn before(&self, view: &View, entry: EntryIndex) -> u64 {
-        let sizes = view.sizes().indexed();
-        let before = sizes.take_while(|(at, _)| *at < entry);
-        self.fixed + before.map(|(_, size)| u64::from(*size)).sum::<u64>()
     }
 }
 
